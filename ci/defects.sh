@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Shows that the tests find defects: plants each of ci/defects/*.patch in a copy of the tree, and runs the commands that
 # its lines "Found by:" name. Each must succeed without the defect, and fail with it, with the text of "Says:" in its
-# output. Takes more than an hour, and is not part of make test; docs/reliability.md has the last result.
+# output. Takes more than an hour, and is not part of make test.
 #
 # usage: ci/defects.sh [NAME...]     these defects, or all
 #        ci/defects.sh --tree NAME   plants one, to measure it, and prints the folder of the copy

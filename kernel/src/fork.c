@@ -78,10 +78,11 @@ static void watch(void)
 /*
  * Each file that has a lock refers to this function, so that it is linked. pthread_atfork() calls
  * the prepare handlers in reverse order of registration. So this constructor has a priority that
- * runs it before the engine's, which has none: the handlers here then run last before a fork, when
- * all other locks are already held.
+ * runs it before the engine's (102): the handlers here then run last before a fork, when all other
+ * locks are already held. The priority stands at the declaration: gcc ignores one at a definition
+ * that follows a declaration without it.
  */
-__attribute__((constructor(101))) void uw_watch_forks(void)
+void uw_watch_forks(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 

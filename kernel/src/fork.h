@@ -27,6 +27,6 @@ void uw_quarantine_fork(unsigned int at);
 void uw_debug_fork(unsigned int at);
 
 /* Registers the functions above for every fork, at the latest when this returns. */
-void uw_watch_forks(void);
+__attribute__((constructor(101))) void uw_watch_forks(void);
 
 #endif

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::fault::Error;
-use crate::keys::{shard_name, slot};
+use crate::keys::{refusal_of, shard_name, slot};
 use crate::nodes::{Nodes, Place};
 use crate::policy::Backoff;
 use crate::server::Server;
@@ -115,8 +115,8 @@ impl Config {
         if self.servers.is_empty() || self.streams.is_empty() {
             return fail("at least one server and one stream are needed".to_owned());
         }
-        if let Some(stream) = self.streams.iter().find(|stream| stream.is_empty()) {
-            return fail(format!("{stream:?} is no name of a stream: at least one character"));
+        if let Some(refusal) = self.streams.iter().find_map(|of| refusal_of(of, self.shards)) {
+            return fail(refusal);
         }
         let twice = self.streams.iter().enumerate().find(|(n, s)| self.streams[..*n].contains(s));
         if let Some((_, stream)) = twice {
@@ -202,6 +202,8 @@ mod tests {
         assert!(refusal(|config| config.limit = Some(Duration::ZERO)).contains("at least 1 ms"));
         assert!(refusal(|config| config.streams.push("jobs".to_owned())).contains("twice"));
         assert!(refusal(|config| config.streams.clear()).contains("one stream"));
+        assert!(refusal(|config| config.streams.push(String::new())).contains("one character"));
+        assert!(refusal(|config| config.streams.push("{jobs}".to_owned())).contains("{tag}"));
     }
 
     #[test]

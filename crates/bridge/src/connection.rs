@@ -28,8 +28,8 @@ pub(crate) const SLICE: Duration = Duration::from_millis(500);
 
 /// What bytes go through: a socket, or TLS on a socket.
 pub(crate) trait Stream: Read + Write + Send {
-    /// Whether the program has closed its descriptor.
-    fn is_closed(&self) -> bool {
+    /// Whether the program has closed its descriptor, or the server its end, before anything is sent.
+    fn is_over(&self) -> bool {
         false
     }
 }
@@ -85,8 +85,8 @@ impl<S: Write> Write for Bounded<S> {
 }
 
 impl<S: Stream> Stream for Bounded<S> {
-    fn is_closed(&self) -> bool {
-        self.socket.is_closed()
+    fn is_over(&self) -> bool {
+        self.socket.is_over()
     }
 }
 
@@ -177,9 +177,9 @@ impl Connection {
         self.address
     }
 
-    /// Whether the program has closed its descriptor.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.stream.is_closed()
+    /// Whether it was closed, by the program or the server: nothing may be sent on it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.stream.is_over()
     }
 
     /// The reply that a server has sent before it closed the connection, if that has failed a write.

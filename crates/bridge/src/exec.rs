@@ -1,16 +1,18 @@
 //! Commands as handlers: the payload on standard input, the outcome in the exit status.
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::AsFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::fs::File;
+use std::io::{ErrorKind, PipeReader, Read, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
@@ -20,6 +22,7 @@ use crate::handler::{Failure, Reply};
 use crate::job::{Job, Ticket, too_long};
 use crate::program::{check, is_of_job, without_number};
 use crate::proof::{Ended, Proof};
+use crate::start::{Started, reap, start};
 
 /// The exit status that makes a job a dead letter at once: EX_DATAERR of sysexits.h.
 const STATUS_DEAD: i32 = 65;
@@ -33,8 +36,9 @@ const READ_BYTES: usize = 16 << 10;
 /// Bytes of standard error in the error of a job.
 const ERROR_MAX: usize = 2_000;
 
-/// A command that runs each job in a process of its own, the leader of a process group. The payload
-/// is its standard input. The environment has `UWORK_JOB_ID`, `UWORK_JOB_ATTEMPT`,
+/// A command that runs each job in a process of its own, the leader of a process group, with no signal
+/// blocked. The payload is its standard input: a pipe, or a file in memory if a pipe does not hold all
+/// of it. The environment has `UWORK_JOB_ID`, `UWORK_JOB_ATTEMPT`,
 /// `UWORK_JOB_STREAM`, and where set `UWORK_JOB_HANDLER` and `UWORK_JOB_KEY`.
 ///
 /// Exit status 0: done, and standard output is the result. 65: a dead letter. Anything else, and the
@@ -48,7 +52,8 @@ const ERROR_MAX: usize = 2_000;
 /// cannot be executed. After any other end these are failures as others, and so is the 21st such run of a
 /// job: the program may have done a part of its work each time.
 ///
-/// The process must not ignore SIGCHLD: the system would not tell how a command has ended.
+/// The process must not ignore SIGCHLD, nor wait for all of its children (`waitpid(-1)`): the system
+/// would not tell how a command has ended, and its job would run again.
 ///
 /// A process that ends takes its jobs along with [`Exec::kill_all`].
 #[derive(Clone, Debug)]
@@ -116,43 +121,45 @@ impl Exec {
     /// # Errors
     /// The command cannot start, or has failed.
     pub fn run(&self, job: &Job) -> Result<Reply, Failure> {
-        let mut command = Command::new(&self.program);
-        command.args(&self.args).process_group(0);
-        command.env("UWORK_JOB_ID", job.id()).env("UWORK_JOB_ATTEMPT", job.attempt().to_string());
-        command.env("UWORK_JOB_STREAM", job.stream());
-        for (name, value) in [("HANDLER", job.handler()), ("KEY", job.key())] {
-            if let Some(value) = value {
-                command.env(format!("UWORK_JOB_{name}"), value);
-            }
-        }
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (id, attempt) = (job.id(), job.attempt().to_string());
+        let variables: Vec<(&str, &[u8])> = [
+            ("UWORK_JOB_ID", Some(&*id)),
+            ("UWORK_JOB_ATTEMPT", Some(&*attempt)),
+            ("UWORK_JOB_STREAM", Some(job.stream())),
+            ("UWORK_JOB_HANDLER", job.handler()),
+            ("UWORK_JOB_KEY", job.key()),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?.as_bytes())))
+        .collect();
+        let words = std::iter::once(&self.program).chain(&self.args).map(OsString::as_os_str);
         let name = self.program.to_string_lossy();
         if job.is_abandoned() {
             return Err(taken_away());
         }
         job.describe(&self.words);
         let started = uwork::blocking(|| {
-            let (reader, rest) = input_of(job.payload())?;
+            let input = input_of(job.payload())?;
             // The command may use all CPUs of the consumer, not that of the worker alone.
-            Ok((uwork::unpinned(|| command.stdin(reader).spawn())?, rest))
+            uwork::unpinned(|| start(words, &variables, input))
         });
-        let (child, rest) = started.map_err(|error| {
+        let process = started.map_err(|error| {
             let text = format!("{name} cannot be started: {}", without_number(&error));
             if is_of_job(&error) { Failure::again(text) } else { Failure::not_now(text) }
         })?;
-        // `command` holds the read end. Without it a write fails (EPIPE) once the process has closed
-        // its own.
-        drop(command);
         let begun = Instant::now();
         if self.proof.is_given() {
             job.has_started();
         }
-        let mut run = Run::new(child, self.output_max, &self.groups, &job.ticket);
-        let status =
-            run.finish(job, rest).map_err(|error| Failure::again(format!("{name}: {error}")))?;
+        let mut run = Run::new(process, self.output_max, &self.groups, &job.ticket);
+        let status = run.finish(job).map_err(|error| Failure::again(format!("{name}: {error}")))?;
         let Some(status) = status else {
-            let failure = job.limit_exceeded().map(too_long);
-            return Err(failure.unwrap_or_else(taken_away));
+            let mut failure = job.limit_exceeded().map_or_else(taken_away, too_long);
+            if kill_is_refused(run.leader) {
+                failure.text +=
+                    "; the command runs on: it cannot be killed, as it is another user's";
+            }
+            return Err(failure);
         };
         let ended = self.proof.learn(status, begun.elapsed(), job);
         if status.success() {
@@ -188,13 +195,15 @@ fn taken_away() -> Failure {
     Failure::again("its job was taken away")
 }
 
-/// The end of a pipe for the rest of a payload, and this rest.
-type Rest<'a> = (PipeWriter, &'a [u8]);
+/// Kills a process group. True if the system refuses it: its processes are another user's.
+pub(crate) fn kill_is_refused(leader: Pid) -> bool {
+    // Another error: the group has ended.
+    kill_process_group(leader, Signal::KILL) == Err(Errno::PERM)
+}
 
-/// A pipe with a payload, and where a pipe does not hold all of it, the end for the rest. If the
-/// consumer dies, the process reads the bytes in the pipe, then the end of the file, and treats them as
-/// the whole payload. So the pipe is filled before the process is started.
-fn input_of(payload: &[u8]) -> std::io::Result<(PipeReader, Option<Rest<'_>>)> {
+/// A standard input with all of a payload, before its process starts: if the consumer dies, the process
+/// takes what it can read for the whole. A pipe, or a file if a pipe does not hold it.
+fn input_of(payload: &[u8]) -> std::io::Result<OwnedFd> {
     let (reader, mut writer) = std::io::pipe()?;
     fcntl_setfl(&writer, fcntl_getfl(&writer)? | OFlags::NONBLOCK)?;
     let mut left = payload;
@@ -203,12 +212,28 @@ fn input_of(payload: &[u8]) -> std::io::Result<(PipeReader, Option<Rest<'_>>)> {
             Ok(count) => left = &left[count..],
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                return Ok((reader, Some((writer, left))));
+                // Their numbers are free again.
+                drop((reader, writer));
+                return file_of(payload);
             }
             Err(error) => return Err(error),
         }
     }
-    Ok((reader, None))
+    Ok(reader.into())
+}
+
+/// A file in memory, at its beginning.
+fn file_of(payload: &[u8]) -> std::io::Result<OwnedFd> {
+    let name = "uwork-payload";
+    // A system may refuse files without the seal; before Linux 6.3 it does not know it.
+    let file = match memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => memfd_create(name, MemfdFlags::CLOEXEC),
+        made => made,
+    };
+    let mut file = File::from(file?);
+    file.write_all(payload)?;
+    file.rewind()?;
+    Ok(file.into())
 }
 
 /// A stream of output, of which a part is kept.
@@ -249,39 +274,38 @@ impl<R: Read> Output<R> {
 
 /// A running command. Dropping it kills what is left of its group.
 struct Run {
-    child: Child,
-    out: Output<std::process::ChildStdout>,
-    err: Output<std::process::ChildStderr>,
+    leader: Pid,
+    out: Output<PipeReader>,
+    err: Output<PipeReader>,
     groups: Arc<Groups>,
     ticket: Arc<Ticket>,
     is_reaped: bool,
 }
 
 impl Run {
-    fn new(mut child: Child, output_max: usize, groups: &Arc<Groups>, ticket: &Arc<Ticket>) -> Run {
-        ticket.begin_group(Pid::from_child(&child));
-        let (out, err) = (child.stdout.take(), child.stderr.take());
+    fn new(process: Started, output_max: usize, groups: &Arc<Groups>, ticket: &Arc<Ticket>) -> Run {
+        let Started { pid: leader, out, err } = process;
+        ticket.begin_group(leader);
         let mut leaders = groups.lock();
-        leaders.push(Pid::from_child(&child));
+        leaders.push(leader);
         if groups.closed.load(Ordering::Relaxed) {
             // The list was closed between the start of this process and now.
-            let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+            let _ = kill_process_group(leader, Signal::KILL);
         }
         drop(leaders);
         Run {
-            child,
-            out: Output { from: out, kept: Vec::new(), max: output_max, keeps_end: false },
-            err: Output { from: err, kept: Vec::new(), max: ERROR_MAX, keeps_end: true },
+            leader,
+            out: Output { from: Some(out), kept: Vec::new(), max: output_max, keeps_end: false },
+            err: Output { from: Some(err), kept: Vec::new(), max: ERROR_MAX, keeps_end: true },
             groups: groups.clone(),
             ticket: ticket.clone(),
             is_reaped: false,
         }
     }
 
-    /// Feeds the process and reads its output until it ends. None if its job was taken away, or its
-    /// time is over.
-    fn finish(&mut self, job: &Job, rest: Option<Rest<'_>>) -> std::io::Result<Option<ExitStatus>> {
-        let (mut input, mut left) = rest.map_or((None, &[][..]), |(to, left)| (Some(to), left));
+    /// Reads the output of the process until it ends. None if its job was taken away, or its time is
+    /// over.
+    fn finish(&mut self, job: &Job) -> std::io::Result<Option<ExitStatus>> {
         for pipe in
             [self.out.from.as_ref().map(AsFd::as_fd), self.err.from.as_ref().map(AsFd::as_fd)]
                 .into_iter()
@@ -291,19 +315,15 @@ impl Run {
         }
         // Fails if no descriptor is free. Then the loop asks `waitid`: a job that has started must not
         // lose an attempt.
-        let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).ok();
+        let process = pidfd_open(self.leader, PidfdFlags::empty()).ok();
         loop {
-            if left.is_empty() {
-                input = None;
-            }
             let has_ended = {
                 let mut waits = Vec::new();
                 waits.extend(process.iter().map(|process| PollFd::new(process, PollFlags::IN)));
-                waits.extend(input.iter().map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
                 waits.extend(self.out.from.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
                 waits.extend(self.err.from.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
                 match uwork::blocking(|| poll(&mut waits, Some(&LOOK_EVERY))) {
-                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Ok(_) | Err(Errno::INTR) => {}
                     Err(error) => return Err(error.into()),
                 }
                 match process {
@@ -311,15 +331,6 @@ impl Run {
                     None => self.has_ended()?,
                 }
             };
-            if let Some(pipe) = &mut input {
-                match pipe.write(left) {
-                    Ok(count) => left = &left[count..],
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    // The process need not read its input.
-                    Err(_) => left = &[],
-                }
-            }
             self.out.read();
             self.err.read();
             if has_ended {
@@ -336,19 +347,18 @@ impl Run {
     /// Whether the leader has ended. It is not reaped.
     fn has_ended(&self) -> std::io::Result<bool> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?.is_some())
+        Ok(waitid(WaitId::Pid(self.leader), options)?.is_some())
     }
 
     /// Kills the group and reaps its leader. Until then the leader's number belongs to no other
     /// process, so the group is the right one.
     fn end(&mut self) -> std::io::Result<ExitStatus> {
-        let leader = Pid::from_child(&self.child);
-        // Fails only if the group has ended.
-        let _ = kill_process_group(leader, Signal::KILL);
-        self.groups.lock().retain(|&other| other != leader);
+        // Fails if the group has ended, or is another user's: its leader is waited for then.
+        let _ = kill_process_group(self.leader, Signal::KILL);
+        self.groups.lock().retain(|&other| other != self.leader);
         self.ticket.end_group();
         self.is_reaped = true;
-        let status = self.child.wait()?;
+        let status = reap(self.leader)?;
         self.out.read();
         self.err.read();
         Ok(status)
@@ -369,28 +379,25 @@ mod tests {
 
     use super::*;
 
+    // Catches: a payload whose end comes from the consumer, and is missing if that is killed meanwhile.
     #[test]
-    fn a_payload_that_a_pipe_holds_is_there_before_its_process() {
-        // Above `pipe-user-pages-soft` of its user, a new pipe may hold a single page.
-        for length in [0, 1, 4_096] {
-            let payload = vec![b'x'; length];
-            let (mut reader, rest) = input_of(&payload).unwrap();
-            assert!(rest.is_none());
+    fn the_whole_payload_is_there_before_its_process() {
+        for length in [0, 1, 4_096, 1 << 20, 8 << 20] {
+            let payload: Vec<u8> = (0..length).map(|n| (n % 251) as u8).collect();
             let mut read = Vec::new();
-            reader.read_to_end(&mut read).unwrap();
-            assert_eq!(read, payload);
+            File::from(input_of(&payload).unwrap()).read_to_end(&mut read).unwrap();
+            assert!(read == payload, "{length}");
         }
-        let payload = vec![b'x'; 8 << 20];
-        let (_reader, rest) = input_of(&payload).unwrap();
-        assert!(rest.is_some_and(|(_, left)| (1..payload.len()).contains(&left.len())));
+    }
+
+    fn cat(input: OwnedFd) -> Started {
+        start(["cat"].iter().map(std::ffi::OsStr::new), &[], input).unwrap()
     }
 
     #[test]
     fn the_end_of_a_process_is_seen_without_a_descriptor_for_it() {
-        let cat = Command::new("cat").stdin(Stdio::piped()).process_group(0).spawn();
-        let mut child = cat.unwrap();
-        let input = child.stdin.take();
-        let mut run = Run::new(child, 0, &Arc::default(), &Ticket::new());
+        let (reader, input) = std::io::pipe().unwrap();
+        let mut run = Run::new(cat(reader.into()), 0, &Arc::default(), &Ticket::new());
         assert!(!run.has_ended().unwrap());
         drop(input);
         while !run.has_ended().unwrap() {

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redis::Value;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Pid;
 
 use crate::consumer::{Trial, lock};
+use crate::exec::kill_is_refused;
 use crate::handler::Failure;
 use crate::policy::Deliveries;
 use crate::scripts::ms;
@@ -349,7 +350,7 @@ impl Ticket {
     pub(crate) fn begin_group(&self, leader: Pid) {
         *lock(&self.group) = Some(leader);
         if self.is_settled() {
-            self.kill_group();
+            let _ = self.kill_group();
         }
     }
 
@@ -359,14 +360,12 @@ impl Ticket {
     }
 
     /// Kills the process group. To be called when another thread than that of the run has decided the
-    /// attempt, before its outcome is delivered: another consumer may start the job then.
-    pub(crate) fn kill_group(&self) {
+    /// attempt, before its outcome is delivered: another consumer may start the job then. True if the
+    /// system refuses it.
+    pub(crate) fn kill_group(&self) -> bool {
         // Under the lock, so that the number still belongs to the leader.
         let group = lock(&self.group);
-        if let Some(leader) = *group {
-            // Fails only if the group has ended.
-            let _ = kill_process_group(leader, Signal::KILL);
-        }
+        group.is_some_and(kill_is_refused)
     }
 
     /// Whether its run has begun, and may have ended.

@@ -59,6 +59,19 @@ fn hash_tag(key: &str) -> Option<&str> {
     (!tag.is_empty()).then_some(tag)
 }
 
+/// Why a stream in so many shards may not have this name. All other keys of `{jobs}` would be those of
+/// `jobs`.
+pub(crate) fn refusal_of(stream: &str, shards: u32) -> Option<String> {
+    let name = shard_name(stream, 0, shards);
+    if name.is_empty() {
+        return Some(format!("{stream:?} is no name of a stream: at least one character"));
+    }
+    let is_tag = hash_tag(&name).is_some_and(|tag| name.len() == tag.len() + 2);
+    is_tag.then(|| {
+        format!("{stream:?} is no name of a stream: at least one character beside the {{tag}}")
+    })
+}
+
 /// The slot of a key in a cluster: CRC-16 (XMODEM) of its hash tag, or of all of it.
 pub(crate) fn slot(key: &str) -> u16 {
     let crc = hash_tag(key).unwrap_or(key).bytes().fold(0_u16, |crc, byte| {
@@ -101,6 +114,18 @@ mod tests {
         assert_eq!(tagged.dead, "high.{3}:dead");
         assert_eq!(hash_tag(&tagged.dead), Some("3"));
         assert_eq!(hash_tag("a{}b"), None);
+    }
+
+    #[test]
+    fn a_name_that_is_nothing_but_a_tag_is_refused() {
+        assert!(refusal_of("{jobs}", 1).unwrap().ends_with("beside the {tag}"));
+        assert!(refusal_of("", 1).unwrap().ends_with("at least one character"));
+        assert_eq!(Keys::of("{jobs}").delayed, Keys::of("jobs").delayed, "this is why");
+        for (name, shards) in
+            [("jobs", 1), ("{jobs}x", 1), ("x{jobs}", 1), ("{}", 1), ("{jobs}", 2)]
+        {
+            assert_eq!(refusal_of(name, shards), None, "{name}");
+        }
     }
 
     #[test]

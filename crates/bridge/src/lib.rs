@@ -56,6 +56,7 @@ mod safety;
 mod scripts;
 mod server;
 mod shown;
+mod start;
 mod stat;
 #[cfg_attr(not(feature = "tls"), path = "tls_left_out.rs")]
 mod tls;

@@ -117,6 +117,11 @@ impl Reads {
         room.min(self.0)
     }
 
+    /// Learns that a reply was cut in its middle: the server has perhaps a limit for them.
+    pub(crate) fn was_cut(&mut self) {
+        self.0 = (self.0 / 2).max(1);
+    }
+
     /// Learns how many of those asked for have come, and whether all have found memory.
     pub(crate) fn read(&mut self, asked: usize, came: usize, had_memory: bool) {
         let is_full = asked == self.0 && came >= asked;
@@ -340,6 +345,8 @@ mod tests {
         reads.read(100, 100, true);
         reads.read(200, 0, true);
         assert_eq!(reads.count(4_000), 100, "no job was left");
+        (0..9).for_each(|_| reads.was_cut());
+        assert_eq!(reads.count(4_000), 1, "the server cuts its replies");
     }
 
     #[test]

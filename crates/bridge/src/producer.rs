@@ -7,7 +7,7 @@ use redis::{Cmd, Value};
 use crate::config::{SHARDS_MAX, placed};
 use crate::fault::{Error, ErrorKind, Fault};
 use crate::job::EntryId;
-use crate::keys::{Keys, shard_of};
+use crate::keys::{Keys, refusal_of, shard_of};
 use crate::process::{self, Process};
 use crate::safety::{self, Findings};
 use crate::scripts::{SCRIPTS, call, ms};
@@ -135,7 +135,7 @@ impl Producer {
     /// [`Config`](crate::Config) does. It connects at the first push.
     ///
     /// # Errors
-    /// No server, no name, or not 1 to [`SHARDS_MAX`] shards.
+    /// No server, no name or one that is nothing but a `{tag}`, or not 1 to [`SHARDS_MAX`] shards.
     pub fn new(
         servers: Vec<Server>,
         stream: impl AsRef<str>,
@@ -143,6 +143,9 @@ impl Producer {
     ) -> Result<Producer, Error> {
         if servers.is_empty() || stream.as_ref().is_empty() {
             return Err(Error::config("at least one server and a stream are needed"));
+        }
+        if let Some(refusal) = refusal_of(stream.as_ref(), shards) {
+            return Err(Error::config(refusal));
         }
         if !(1..=SHARDS_MAX).contains(&shards) {
             return Err(Error::config(format!("{shards} shards: allowed are 1 to {SHARDS_MAX}")));

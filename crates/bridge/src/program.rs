@@ -81,10 +81,11 @@ fn found(program: &OsStr, level: usize) -> Result<PathBuf, String> {
     Err(refused.unwrap_or_else(|| "it is in no folder of PATH".to_owned()))
 }
 
-/// Whether an error of a start is the job's own, as its id is too long for an environment. All others
-/// are the program's or the machine's.
+/// Whether an error of a start is the job's own, as its id is too long for an environment, or its payload
+/// for a file of this user. All others are the program's or the machine's.
 pub(crate) fn is_of_job(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput)
+    use io::ErrorKind::{ArgumentListTooLong, FileTooLarge, InvalidInput};
+    matches!(error.kind(), ArgumentListTooLong | FileTooLarge | InvalidInput)
 }
 
 fn startable(file: &Path, level: usize) -> Result<(), String> {

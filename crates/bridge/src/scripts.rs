@@ -74,7 +74,7 @@ return gone
 
 /// KEYS stream delayed stats dead; ARGV group consumer id keep attempt error delay_ms: moves a failed
 /// job to the delayed ones, if the consumer owns it. Returns 1, or 0 if another one owns it, or 2 if
-/// none does, or 3 if it cannot be moved: it is in quarantine.
+/// none does, or 3 if it cannot be moved: it is in quarantine, or 5 if another program has deleted it.
 const RETRY: &str = r"
 if not owned(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) then return others(KEYS[1], ARGV[1], ARGV[3]) end
 needs('XACK', KEYS[1], ARGV[1], '0-1')
@@ -91,7 +91,7 @@ if fields then
   tally(KEYS[3], 'retries', 1)
 end
 ended(KEYS[1], ARGV[1], ARGV[3], ARGV[4])
-return 1
+return fields and 1 or 5
 ";
 
 /// KEYS stream dead stats; ARGV group consumer id keep attempt error dead_max died: moves a job to the

@@ -98,7 +98,7 @@ impl Write for Tls {
 }
 
 impl Stream for Tls {
-    fn is_closed(&self) -> bool {
-        self.0.sock.is_closed()
+    fn is_over(&self) -> bool {
+        self.0.sock.is_over()
     }
 }

@@ -260,7 +260,7 @@ impl Wire {
         intake: &mut Intake<'_>,
     ) -> Result<Vec<Value>, Fault> {
         let is_useless =
-            |of: &Connected| of.used.elapsed() >= UNUSED_MAX || of.connection.is_closed();
+            |of: &Connected| of.used.elapsed() >= UNUSED_MAX || of.connection.is_over();
         if self.was_left() || self.connection.as_ref().is_some_and(is_useless) {
             self.connection = None;
         }

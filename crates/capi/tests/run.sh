@@ -133,7 +133,7 @@ valgrind_part() {
     done
     finish_links
     for test in shutdown functions; do
-        run "valgrind/$test" valgrind --quiet --leak-check=full --errors-for-leak-kinds=possible \
+        run "valgrind/$test" env UWORK_BLOCKING=declared valgrind --quiet --leak-check=full --errors-for-leak-kinds=possible \
             --show-leak-kinds=possible --suppressions="$out/uwork.supp" --error-exitcode=9 "$out/$test"
     done
     say valgrind "memcheck and the suppressions of uwork(7): ran"

@@ -127,10 +127,13 @@ struct Held {
 /// Called when the program starts, or the library is loaded. A handler registered later would miss
 /// a fork that has already begun, and the thread that registers it can be in the middle of making
 /// an object at that fork.
+///
+/// The priority puts it before the constructors of the program and after that of the kernel's headers:
+/// handlers of the program, which may use the library, then run while none of its locks is held.
 // SAFETY: functions in this section are called then, by one thread; this one uses nothing of Rust's
 // runtime but the allocator, which works before `main`.
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[unsafe(link_section = ".init_array.00102")]
 static AT_START: extern "C" fn() = watch_forks;
 
 /// Registers the handlers with the C library, and looks up what needs the lock of the dynamic linker.

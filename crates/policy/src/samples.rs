@@ -182,16 +182,27 @@ pub enum Verdict {
         /// Since when it sleeps.
         since: u64,
     },
-    /// It was stopped. It stays counted, and is reported once for each run.
+    /// It was stopped. It stays counted, and is reported ([`Stop`]).
     Stopped,
 }
 
+/// A record may be this much later than the scan that reads it, which takes the time first.
+const FUTURE_NS: u64 = 1_000_000_000;
+
 /// Judges a sample.
 ///
-/// A sleep of unknown beginning began when the watcher first knew of the run. If records alone show
-/// it, the system is queried about it only if patience is 0.
+/// A sleep of unknown beginning began when the watcher first knew of the run, and so did one that began
+/// in the future: the program has replaced the clock of the process (libfaketime), and not that of the
+/// records. If records alone show a sleep of unknown beginning, the system is queried about it only if
+/// patience is 0.
 pub fn judge(sample: Sample) -> Verdict {
     let Sample { activity, source, known_since, now, patience_ns } = sample;
+    let activity = match activity {
+        Activity::Sleeps { since: Some(since) } if since > now.saturating_add(FUTURE_NS) => {
+            Activity::Sleeps { since: None }
+        }
+        known => known,
+    };
     let is_due = |since: u64| now.saturating_sub(since) >= patience_ns;
     match activity {
         Activity::Runs => Verdict::Leave,
@@ -203,6 +214,31 @@ pub fn judge(sample: Sample) -> Verdict {
             since if is_due(since) => Verdict::CountOut { since },
             since => Verdict::Wait { until: since.saturating_add(patience_ns) },
         },
+    }
+}
+
+/// A worker that is stopped for less is not reported: a tracer stops a thread at each system call.
+pub const STOPPED_NS: u64 = 100_000_000;
+
+/// What is known of a run's stops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stop {
+    /// Since when each sample has found the worker stopped.
+    since: Option<u64>,
+    is_reported: bool,
+}
+
+impl Stop {
+    /// Notes a sample of the run. True if the stop is to be reported: once, and only if it lasts.
+    pub fn note(&mut self, is_stopped: bool, now: u64) -> bool {
+        if !is_stopped {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        let is_due = now.saturating_sub(since) >= STOPPED_NS && !self.is_reported;
+        self.is_reported |= is_due;
+        is_due
     }
 }
 

@@ -2,12 +2,15 @@
 
 use uwork_policy::blocking::Tier;
 use uwork_policy::samples::{
-    Activity, PoolFacts, RETURN_SAMPLES_NS, SAMPLE_AFTER_NS, Sample, Sampling, SearchFacts, Source,
-    Verdict, WorkerFacts, WorkerPlan, WorkerState, judge, may_search, plan_pool, plan_worker,
+    Activity, PoolFacts, RETURN_SAMPLES_NS, SAMPLE_AFTER_NS, STOPPED_NS, Sample, Sampling,
+    SearchFacts, Source, Stop, Verdict, WorkerFacts, WorkerPlan, WorkerState, judge, may_search,
+    plan_pool, plan_worker,
 };
 
 const FLAGS: [bool; 2] = [false, true];
 const NOW: u64 = 50_000_000;
+/// The latest beginning of a sleep that is believed: a record may be later than the scan's time.
+const LATEST: u64 = NOW + 1_000_000_000;
 
 /// The last time before a limit, the limit, and both ends.
 fn around(limit: u64) -> [u64; 4] {
@@ -113,7 +116,7 @@ fn each_state_of_a_worker_has_its_own_sample() {
 
 fn samples() -> Vec<Sample> {
     let mut samples = Vec::new();
-    let beginnings = [0, NOW - 40_001, NOW - 40_000, NOW - 39_999, NOW, NOW + 5];
+    let beginnings = [0, NOW - 40_001, NOW - 40_000, NOW - 39_999, NOW, NOW + 5, LATEST];
     let sleeps = beginnings.map(Some).into_iter().chain([None]);
     let sleeps = sleeps.map(|since| Activity::Sleeps { since });
     for activity in sleeps.chain([Activity::Runs, Activity::Stopped]) {
@@ -200,6 +203,41 @@ fn a_worker_searches_only_where_blocks_are_expected_to_last_and_work_is_ready() 
                     assert_eq!(may_search(pool), expected, "{pool:?}");
                 }
             }
+        }
+    }
+}
+
+// Catches: a program whose clock is not that of the records (libfaketime), where no block is ever found.
+#[test]
+fn a_sleep_that_began_in_the_future_is_one_of_unknown_beginning() {
+    for sample in samples() {
+        let Activity::Sleeps { since: None } = sample.activity else { continue };
+        for since in [LATEST + 1, NOW + 86_400_000_000_000, u64::MAX] {
+            let future = Sample { activity: Activity::Sleeps { since: Some(since) }, ..sample };
+            assert_eq!(judge(future), judge(sample), "{future:?}");
+        }
+    }
+}
+
+// Catches: a report for each system call of a traced program, or for each scan of a stopped one.
+#[test]
+fn a_stop_is_reported_once_and_only_if_it_lasts() {
+    let long = STOPPED_NS;
+    // The samples of a run: when, whether it is stopped, and whether that is reported.
+    let brief =
+        [(0, true, false), (long - 1, true, false), (long, false, false), (long + 1, true, false)];
+    let lasting = [
+        (5, true, false),
+        (long + 4, true, false),
+        (long + 5, true, true),
+        (9 * long, true, false),
+    ];
+    let again =
+        [(0, true, false), (long, true, true), (long + 1, false, false), (3 * long, true, false)];
+    for samples in [brief, lasting, again] {
+        let mut stop = Stop::default();
+        for (now, is_stopped, is_reported) in samples {
+            assert_eq!(stop.note(is_stopped, now), is_reported, "{samples:?} at {now}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A *work item* is a function and a few words of state, embedded in the type that needs the work
 //! done. A *queue* runs items on managed pools of worker threads that know the machine's caches and
-//! NUMA nodes. Submitting allocates nothing, and takes no lock unless a worker must be woken
+//! NUMA nodes. Submitting normally allocates nothing and takes no lock
 //! ([exactly](#what-each-call-may-do)). An item is never queued twice and never runs twice at once.
 //! It can be flushed, cancelled and disabled at any time.
 //!

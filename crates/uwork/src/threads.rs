@@ -24,9 +24,10 @@
 //! **Which threads**: every thread that runs an item after the hooks were added, whenever it began.
 //! [`ThreadKind`] has the kinds: workers, the workers of BH and dedicated queues, rescuers, and
 //! *helpers*, which are threads of the program's that run an item while they wait for it
-//! ([`JoinHandle::join`](crate::JoinHandle::join), [`Work::flush`](crate::Work::flush),
-//! [`scope`](fn@crate::scope)). The halves of [`join`](fn@crate::join) are items only where a worker
-//! has taken them, or where the call itself is in an item.
+//! ([`JoinHandle::join`](crate::JoinHandle::join),
+//! [`Work::flush_helping`](crate::Work::flush_helping), [`scope`](fn@crate::scope)). The halves of
+//! [`join`](fn@crate::join) are items only where a worker has taken them, or where the call itself is
+//! in an item.
 //!
 //! | hooks added by | the start hook runs on a thread |
 //! |---|---|

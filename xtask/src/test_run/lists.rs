@@ -21,7 +21,7 @@ const NEVER_REPEATED: [(&str, &str, &str); 13] = [
 ];
 
 /// Tests of forked children in programs of other tests: never repeated either. Package, target, test.
-pub(super) const FORKS: [(&str, &str, &str); 23] = [
+pub(super) const FORKS: [(&str, &str, &str); 24] = [
     ("uwork", "signals", "a_child_forked_in_an_item_receives_signals_again"),
     ("uwork", "refused", "fences_hold_when_membarrier_is_refused_later"),
     ("uwork", "library", "blocking_bounds::a_fork_while_workers_are_observed"),
@@ -61,6 +61,7 @@ pub(super) const FORKS: [(&str, &str, &str); 23] = [
         "lib",
         "stack::tests::protocol::a_request_in_progress_at_a_fork_does_not_exist_in_the_child",
     ),
+    ("uwork-linux", "lib", "standard_error::tests::a_file_at_its_limit_ends_no_program"),
     ("uwork-linux", "lib", "standard_error::tests::a_pipe_without_a_reader_ends_no_program"),
     (
         "uwork-linux",
@@ -121,6 +122,10 @@ mod tests {
         assert!(may_be_repeated("uwork", "control", "a_forked_child_has_its_own_socket_twice"));
     }
 
+    /// Children that only compute: these tests may be repeated.
+    const BURNERS: [(&str, &str, &str); 1] =
+        [("uwork", "library", "blocking_bounds::preempted_workers_are_not_replaced")];
+
     /// A file of a crate with tests.
     struct File {
         package: String,
@@ -147,7 +152,9 @@ mod tests {
                     let target = if is_program { parts.remove(0) } else { own };
                     let is_of_tests = is_program || parts.contains(&"tests");
                     parts.pop_if(|last| ["main", "lib", "mod"].contains(last));
-                    let module = parts.iter().map(|part| format!("{part}::")).collect();
+                    let inner = (!is_of_tests).then_some("tests");
+                    let module =
+                        parts.into_iter().chain(inner).map(|part| format!("{part}::")).collect();
                     let (package, target) = (name.to_owned(), target.to_owned());
                     let text = fs::read_to_string(&path).expect("text");
                     let tests = if is_of_tests { Some(0) } else { text.find("#[cfg(test)]") };
@@ -171,6 +178,67 @@ mod tests {
         fs::read_dir(path).expect("a folder").map(|entry| entry.expect("an entry").path()).collect()
     }
 
+    struct Function<'a> {
+        name: &'a str,
+        is_test: bool,
+        /// Its lines, without comments.
+        body: String,
+    }
+
+    /// The functions of a formatted file, those in others left out.
+    fn functions(text: &str) -> Vec<Function<'_>> {
+        let mut functions: Vec<Function<'_>> = Vec::new();
+        let (mut is_test, mut last_line) = (false, None);
+        for line in text.lines() {
+            let code = line.trim_start();
+            if code.starts_with("//") {
+                continue;
+            }
+            if last_line.is_none() {
+                is_test |= code == "#[test]";
+                let Some(name) = declared(code) else { continue };
+                functions.push(Function { name, is_test, body: String::new() });
+                is_test = false;
+                let is_long = !code.ends_with(['}', ';']);
+                last_line = is_long.then(|| format!("{}}}", &line[..line.len() - code.len()]));
+            }
+            let function = functions.last_mut().expect("a line is in one");
+            function.body.extend([code, "\n"]);
+            last_line = last_line.filter(|last| last != line);
+        }
+        functions
+    }
+
+    /// The name of the function whose declaration begins with this line.
+    fn declared(line: &str) -> Option<&str> {
+        let (before, after) = line.split_once("fn ")?;
+        let begins = ["pub", "pub(crate)", "pub(super)", "unsafe", "extern", "\"C\"", "const"];
+        let is_declaration = before.split_whitespace().all(|word| begins.contains(&word));
+        is_declaration.then(|| after.split(['(', '<']).next().unwrap_or(after))
+    }
+
+    /// The tests of a file that fork, themselves or by another function of the file.
+    fn forking_tests(text: &str) -> Vec<&str> {
+        let functions = functions(text);
+        let mut found = ["in_child(", "fork()", "Process::start("].map(str::to_owned).to_vec();
+        let forks = |function: &Function<'_>, found: &[String]| {
+            let (_, inner) = function.body.split_once('{').unwrap_or_default();
+            found.iter().any(|call| calls(inner, call))
+        };
+        let mut before = 0;
+        while before < found.len() {
+            before = found.len();
+            for helper in functions.iter().filter(|function| !function.is_test) {
+                let call = format!("{}(", helper.name);
+                if !found.contains(&call) && forks(helper, &found) {
+                    found.push(call);
+                }
+            }
+        }
+        let tests = functions.iter().filter(|function| function.is_test);
+        tests.filter(|test| forks(test, &found)).map(|test| test.name).collect()
+    }
+
     /// Whether the function is called by this name, and not by a longer one.
     fn calls(text: &str, call: &str) -> bool {
         let is_part = |c: char| c.is_alphanumeric() || c == '_';
@@ -178,22 +246,49 @@ mod tests {
     }
 
     #[test]
-    fn each_file_with_a_test_that_forks_is_listed() {
-        let mut forking = 0;
+    fn each_test_that_forks_is_listed() {
+        let mut listed = 0;
         for File { package, target, module, text } in test_files() {
-            let forks = ["in_child(", "fork()", "Process::start("];
-            let forks = forks.iter().any(|call| calls(&text, call));
-            // `support` has no tests.
-            if !forks || target == "support" || !may_be_repeated(&package, &target, &module) {
-                continue;
+            for name in forking_tests(&text) {
+                let test = format!("{module}{name}");
+                let place = (&*package, &*target, &*test);
+                listed += usize::from(FORKS.contains(&place));
+                let is_right =
+                    !may_be_repeated(place.0, place.1, place.2) || BURNERS.contains(&place);
+                assert!(is_right, "{package}/{target}::{test} forks, and is not in FORKS");
             }
-            forking += 1;
-            let listed = FORKS.iter().any(|&(of, at, test)| {
-                (of, at) == (&*package, &*target) && test.starts_with(&module)
-            });
-            assert!(listed, "{package}/{target}::{module} forks, and FORKS has none of its tests");
         }
-        assert!(forking >= 19, "{forking} files");
+        assert_eq!(listed, FORKS.len(), "some tests in FORKS do not fork, or do not exist");
+    }
+
+    #[test]
+    fn a_test_forks_itself_or_by_a_function_of_its_file() {
+        let text = "
+            #[test]
+            fn alone() { other(); }
+            #[test]
+            fn first() { let child = unsafe { fork() }; }
+            /// Not so the next: fork().
+            #[test]
+            #[ignore = \"slow\"]
+            fn beside_it() { no_fork() }
+            fn outer<T>(body: T) { inner(body) }
+            pub(crate) fn inner<T>(body: T) {
+                in_child(body);
+            }
+            #[test]
+            fn by_others() {
+                fn not() {
+                    alone();
+                }
+                outer(|| ());
+            }
+            #[test]
+            fn beside_them() {
+                not();
+            }
+        ";
+        assert_eq!(forking_tests(text), ["first", "by_others"]);
     }
 
     #[test]

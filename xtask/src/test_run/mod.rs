@@ -136,6 +136,7 @@ impl Run {
     /// Runs these tests, in as many processes as it takes until each has run.
     fn tests(&mut self, binary: &Binary, tests: &[String], all: bool) -> Result<(), String> {
         println!("\nrunning {} tests of {}", tests.len(), binary.label());
+        let began = Instant::now();
         let mut arguments = self.options.binary.clone();
         if !all {
             arguments = self.options.exactly(tests);
@@ -175,6 +176,7 @@ impl Run {
             }
             arguments = self.options.exactly(&left);
         }
+        println!("{}: {:.0} s", binary.label(), began.elapsed().as_secs_f64());
         failures.iter().try_for_each(|suspects| self.judge(binary, suspects))
     }
 

@@ -100,6 +100,7 @@ const LAYERS: &[Layer] = &[
         may_use: Uses::Only(&[
             "uwork",
             "fastrand",
+            "libc",
             "redis",
             "rustix",
             "rustls",

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, set_tcp_nodelay};
@@ -79,8 +80,11 @@ impl Write for Socket {
 }
 
 impl Stream for Socket {
-    fn is_closed(&self) -> bool {
-        self.0.get().is_err()
+    fn is_over(&self) -> bool {
+        let Ok(socket) = self.0.get() else { return true };
+        // Bytes may be there: TLS sends some that belong to no reply. HUP and ERR need not be asked for.
+        let mut waits = [PollFd::new(&socket, PollFlags::RDHUP)];
+        matches!(poll(&mut waits, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
     }
 }
 

@@ -295,7 +295,12 @@ impl Link {
             .collect();
         let count = chosen.len();
         // First of all: another consumer may start the job as soon as the server knows the outcome.
-        chosen.iter().for_each(|(ticket, _)| ticket.kill_group());
+        let refused = chosen.iter().filter(|(ticket, _)| ticket.kill_group()).count();
+        if refused > 0 {
+            self.shared.reporter.say(&format!(
+                "{refused} command(s) that ended here run on: they are another user's and cannot be killed"
+            ));
+        }
         chosen.into_iter().for_each(|(_, outcome)| self.deliver(outcome));
         count
     }
@@ -440,7 +445,7 @@ mod tests {
     fn a_command_that_begins_after_its_job_was_decided_is_killed() {
         let ticket = Ticket::new();
         assert!(ticket.begin() && ticket.settle());
-        ticket.kill_group();
+        assert!(!ticket.kill_group());
         let mut command = Command::new("cat");
         command.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
         let mut child = command.spawn().unwrap();

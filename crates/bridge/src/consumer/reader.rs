@@ -1,5 +1,6 @@
 //! The reader of a shard: fetches entries while the consumer has room for them.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ const LAST_FIRST: u64 = 16;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Entries of this consumer that are looked through after a fault.
 const ORPHANS_MAX: usize = 10_000;
-/// Those that are asked for in one exchange.
+/// Those that are asked for in one exchange at most.
 const ORPHANS_AT_ONCE: usize = 50;
 
 /// The thread of the reader.
@@ -74,8 +75,10 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
         reads += 1;
         // A connection may be made anew for a command: then the server is another one, perhaps.
         let may_go = |_: usize, on: u64| !is_strict || on == looked_on;
+        let is_in_reply = Cell::new(false);
         let outcome = if connects != wire.connects() || link.must_seek_orphans() {
-            let found = seek_orphans(link, &mut wire, &may_go);
+            let at_once = sizes.count(ORPHANS_AT_ONCE);
+            let found = seek_orphans(link, &mut wire, at_once, &is_in_reply, &may_go);
             match &found {
                 Ok(()) if may_go(0, wire.connects()) => {
                     connects = wire.connects();
@@ -88,7 +91,7 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
         } else {
             let asked = sizes.count(room);
             let refused = link.shared.memory.refused();
-            read(link, &mut wire, asked, reads, &may_go).map(|came| {
+            read(link, &mut wire, asked, reads, &is_in_reply, &may_go).map(|came| {
                 sizes.read(asked, came, link.shared.memory.refused() == refused);
             })
         };
@@ -102,6 +105,9 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
             Err(fault) => {
                 link.doubt();
                 link.shared.tally.faults(1);
+                if is_in_reply.get() {
+                    sizes.was_cut();
+                }
                 let delay = faults.failed(&fault);
                 if fault.remedy == Remedy::MakeGroup && make_groups(link, &mut wire).is_ok() {
                     continue;
@@ -113,12 +119,13 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
 }
 
 /// Reads up to `room` entries: of the first stream that has any, or of the first to get one. Returns
-/// their number.
+/// their number. After an error it is known whether a part of a reply had arrived.
 fn read(
     link: &Arc<Link>,
     wire: &mut Wire,
     room: usize,
     reads: u64,
+    is_in_reply: &Cell<bool>,
     may_go: &MayGo<'_>,
 ) -> Result<usize, Fault> {
     let count = link.streams.len();
@@ -127,7 +134,7 @@ fn read(
         for nth in 0..count {
             let stream = if reads.is_multiple_of(LAST_FIRST) { count - 1 - nth } else { nth };
             let of = command(link, &[stream], left, None);
-            let fetched = fetch(link, wire, of, Duration::ZERO, may_go)?;
+            let fetched = fetch(link, wire, of, Duration::ZERO, is_in_reply, may_go)?;
             left = left.saturating_sub(fetched);
             if left == 0 {
                 return Ok(room);
@@ -140,7 +147,7 @@ fn read(
     let all: Vec<usize> = (0..count).collect();
     let blocking = command(link, &all, room.div_ceil(count), Some(BLOCK));
     let begun = Instant::now();
-    let fetched = fetch(link, wire, blocking, BLOCK, may_go)?;
+    let fetched = fetch(link, wire, blocking, BLOCK, is_in_reply, may_go)?;
     let waited = begun.elapsed();
     if fetched == 0 && waited < BLOCK / 2 && may_go(0, wire.connects()) {
         // The server has not waited, and would be asked without a pause.
@@ -155,6 +162,7 @@ fn fetch(
     wire: &mut Wire,
     of: Cmd,
     block: Duration,
+    is_in_reply: &Cell<bool>,
     may_go: &MayGo<'_>,
 ) -> Result<usize, Fault> {
     let mut count = 0;
@@ -162,9 +170,11 @@ fn fetch(
         wire.ask_bound(&[of], block, may_go, &mut |_, replies| match replies.head()? {
             Head::Whole(value @ (Value::Nil | Value::ServerError(_))) => Ok(value),
             Head::Array(streams) => {
+                is_in_reply.set(true);
                 for _ in 0..streams {
                     count += receive(link, replies)?;
                 }
+                is_in_reply.set(false);
                 Ok(Value::Nil)
             }
             _ => Err(malformed("no streams")),
@@ -214,7 +224,13 @@ fn command(link: &Link, streams: &[usize], count: usize, block: Option<Duration>
 /// that look idle are left to RECLAIM: this consumer may have handed them back, and any other may
 /// take them over at once. The others may end meanwhile too: their runs begin when the server says
 /// that this consumer owns them.
-fn seek_orphans(link: &Arc<Link>, wire: &mut Wire, may_go: &MayGo<'_>) -> Result<(), Fault> {
+fn seek_orphans(
+    link: &Arc<Link>,
+    wire: &mut Wire,
+    at_once: usize,
+    is_in_reply: &Cell<bool>,
+    may_go: &MayGo<'_>,
+) -> Result<(), Fault> {
     let heartbeat_ms = ms(link.shared.config.heartbeat);
     for (stream, (name, _)) in link.streams.iter().enumerate() {
         // Before the question: an entry that is committed meanwhile is no orphan.
@@ -238,7 +254,7 @@ fn seek_orphans(link: &Arc<Link>, wire: &mut Wire, may_go: &MayGo<'_>) -> Result
                 orphans.push((id, deliveries.cast_unsigned()));
             }
         }
-        for orphans in orphans.chunks(ORPHANS_AT_ONCE) {
+        for orphans in orphans.chunks(at_once) {
             if link.shared.is_stopping() {
                 return Ok(());
             }
@@ -256,7 +272,9 @@ fn seek_orphans(link: &Arc<Link>, wire: &mut Wire, may_go: &MayGo<'_>) -> Result
                 };
                 let mut delivered = Delivered::kept_alive(link, stream);
                 delivered.are_orphans = true;
+                is_in_reply.set(true);
                 delivered.read(replies, count, deliveries, |found| link.admit(stream, found))?;
+                is_in_reply.set(false);
                 Ok(Value::Nil)
             })?;
         }

@@ -4,7 +4,8 @@
 /// KEYS stream; ARGV group consumer id...: sets the idle time of the consumer's entries to zero. Without
 /// an entry it is a sign of life of the consumer: it reads its own entries behind the last possible one,
 /// since servers before Redis 7.2 count only reads that return entries, and this kind. Returns the ids
-/// that it no longer owns, those of which an earlier consumer lives, and the server's time.
+/// that it no longer owns, as `gone ID` those that another program has deleted, which the server forgets at
+/// this XCLAIM; the ids of which an earlier consumer lives; and the server's time.
 pub(super) const BEAT: &str = r"
 local lost, spared = {}, {}
 if #ARGV == 2 then
@@ -14,7 +15,8 @@ end
 for i = 3, #ARGV do
   local row = pending(KEYS[1], ARGV[1], ARGV[i])
   if row and row[2] == ARGV[2] then
-    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i], 'JUSTID')
+    local claimed = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i], 'JUSTID')
+    if #claimed == 0 then lost[#lost + 1] = 'gone ' .. ARGV[i] end
     if row[4] >= 4e13 then spared[#spared + 1] = ARGV[i] end
   else
     lost[#lost + 1] = ARGV[i]
@@ -125,7 +127,7 @@ return {cursor, entries, suspects, theirs}
 
 /// KEYS stream; ARGV group consumer idle_ms, then of each entry its id and its deliveries before: makes
 /// the consumer's entries look idle, without the runs that it has recorded. The next reclaim of any
-/// consumer takes them. Returns the ids that it no longer owns.
+/// consumer takes them. Returns the ids that it no longer owns, as BEAT.
 pub(super) const HAND_BACK: &str = r"
 local lost = {}
 for i = 4, #ARGV, 2 do
@@ -137,8 +139,9 @@ for i = 4, #ARGV, 2 do
       of.begun, of.own, of.alone = of.begun - 1, false, false
     end
     of.deliveries = tonumber(ARGV[i + 1])
-    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i],
+    local claimed = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i],
       'IDLE', ARGV[3], 'RETRYCOUNT', counter(of), 'JUSTID')
+    if #claimed == 0 then lost[#lost + 1] = 'gone ' .. ARGV[i] end
   else
     lost[#lost + 1] = ARGV[i]
   end
@@ -148,7 +151,7 @@ return lost
 
 /// KEYS stream; ARGV group consumer, then of each entry its id and 1 if its run is alone: records a run
 /// of each of the consumer's entries, once, and is a sign of life. Returns the ids that it no longer
-/// owns.
+/// owns, as BEAT.
 pub(super) const BEGIN: &str = r"
 local lost = {}
 for i = 3, #ARGV, 2 do
@@ -164,8 +167,9 @@ for i = 3, #ARGV, 2 do
     elseif not was_own then
       of.lonely = of.lonely + 1
     end
-    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i],
+    local claimed = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i],
       'RETRYCOUNT', counter(of), 'JUSTID')
+    if #claimed == 0 then lost[#lost + 1] = 'gone ' .. ARGV[i] end
   else
     lost[#lost + 1] = ARGV[i]
   end

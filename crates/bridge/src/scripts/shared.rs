@@ -201,7 +201,7 @@ local function quarantine(stream, dead, group, id, attempt, reason, first)
   redis.call('XCLAIM', stream, group, keeper, 0, id, 'RETRYCOUNT', letter:match('^%d+'), 'JUSTID')
 end
 -- Moves an entry to the dead letters. The rights to all of it were tested. Returns 1, or 3 if it cannot
--- be moved: it is in quarantine.
+-- be moved: it is in quarantine, or 5 if another program has deleted it.
 local function bury(stream, dead, stats, group, id, keep, attempt, reason, dead_max)
   local fields, large, first = fields_of(stream, group, id, attempt, reason)
   if fields and dead_max == '0' then
@@ -213,7 +213,7 @@ local function bury(stream, dead, stats, group, id, keep, attempt, reason, dead_
   if fields or large then tally(stats, 'dead', 1) end
   if large then return 3 end
   ended(stream, group, id, keep)
-  return 1
+  return fields and 1 or 5
 end
 -- Gives entries in quarantine whose letters were deleted or trimmed new ones: a command reaches an entry
 -- by its letter only.

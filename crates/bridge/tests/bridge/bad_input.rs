@@ -59,6 +59,39 @@ fn a_payload_of_64_mib_and_an_empty_one_are_jobs_like_others() {
     assert_eq!(bridge.stop(LONG).counters.done, 2);
 }
 
+// Catches: a dead letter or a retry that is counted and does not exist.
+#[test]
+fn an_entry_that_another_program_deletes_is_one_line_and_no_dead_letter() {
+    let Some(redis) = Redis::start("an_entry_that_another_program_deletes", &[]) else { return };
+    for (heartbeat, attempts_max) in [(LONG, 1), (LONG, 3), (Duration::from_millis(600), 1)] {
+        push(&redis, Push::new("x"));
+        let (runs, gate, lines) = (Count::default(), Count::default(), Count::default());
+        let (began, open) = (runs.clone(), gate.clone());
+        let handlers = Handlers::new().otherwise(move |_| {
+            began.add("run");
+            uwork::blocking(|| open.wait_for("open", 1));
+            Err(Failure::again("it fails"))
+        });
+        let mut settings = config(redis.server(), "jobs");
+        (settings.heartbeat, settings.attempts_max) = (heartbeat, attempts_max);
+        let bridge = Bridge::start(settings, handlers, lines.reports()).unwrap();
+        runs.wait_for("run", 1);
+        redis.ask("XTRIM jobs MAXLEN 0");
+        if heartbeat != LONG {
+            lines.wait_line("another program has deleted ");
+        }
+        gate.add("open");
+        until("the run has ended", || bridge.counters().lost == 1);
+        let counters = bridge.stop(LONG).counters;
+        assert_eq!((counters.done, counters.dead, counters.retries), (0, 0, 0));
+        let said = lines.lines();
+        let gone = said.iter().filter(|line| line.contains("another program has deleted ")).count();
+        assert_eq!((gone, runs.of("run")), (1, 1), "{said:#?}");
+        assert!(!said.iter().any(|line| line.contains("is a dead letter")), "{said:#?}");
+        assert_eq!(redis.number("XLEN {jobs}:dead") + redis.number("ZCARD {jobs}:delayed"), 0);
+    }
+}
+
 #[test]
 fn a_key_of_another_type_fails_the_start_and_a_later_one_is_reported_once() {
     let Some(redis) = Redis::start("a_key_of_another_type_fails", &[]) else { return };

@@ -81,6 +81,33 @@ fn a_command_has_all_cpus_of_its_consumer() {
     assert_eq!(text(&redis, "GET {jobs}:result:a").trim_end(), allowed);
 }
 
+// Catches: a command with the signal mask of a worker, whose shell waits for a child's end for ever.
+#[test]
+fn a_command_starts_with_no_signal_blocked() {
+    let Some(redis) = Redis::start("a_command_starts_with_no_signal_blocked", &[]) else { return };
+    push(&redis, Push::new("").id("a"));
+    let script = "sleep 0.1 & wait; (trap 'echo told' TERM; sh -c 'kill $PPID'; :); \
+                  grep ^SigBlk: /proc/self/status";
+    let mut settings = with_results(&redis);
+    settings.limit = Some(LONG / 60);
+    run(settings, script, 1);
+    let said = text(&redis, "GET {jobs}:result:a");
+    assert_eq!(said, "told\nSigBlk:\t0000000000000000\n");
+}
+
+// Catches: the end of a large payload that comes from the consumer, and not from the system.
+#[test]
+fn a_payload_beyond_a_pipe_is_read_as_a_whole() {
+    let Some(redis) = Redis::start("a_payload_beyond_a_pipe", &[]) else { return };
+    let payload: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    let folder = Folder::new();
+    std::fs::write(folder.file("expected"), &payload).unwrap();
+    push(&redis, Push::new(payload).id("a"));
+    let file = folder.file("expected");
+    run(with_results(&redis), &format!("cmp {file} - && head -c 1 | wc -c"), 1);
+    assert_eq!(text(&redis, "GET {jobs}:result:a").trim(), "0", "and then the end");
+}
+
 #[test]
 fn a_command_that_reads_nothing_or_writes_much_ends_all_the_same() {
     let Some(redis) = Redis::start("a_command_that_reads_nothing", &[]) else { return };

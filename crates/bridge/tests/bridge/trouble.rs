@@ -48,6 +48,20 @@ fn replies_of_a_server_in_trouble_are_waited_for() {
     }
 }
 
+// Catches: a push that fails for a connection whose end had arrived before.
+#[test]
+fn a_push_after_the_server_has_closed_its_connection_goes_on_a_new_one() {
+    let Some(mut redis) = Redis::start("a_push_after_the_server", &[]) else { return };
+    let mut producer = Producer::new(vec![redis.server()], "jobs", 1).unwrap();
+    producer.push(Push::new("first")).unwrap();
+    redis.ask("CLIENT KILL TYPE normal SKIPME yes");
+    producer.push(Push::new("second")).unwrap();
+    redis.restart();
+    redis.ask("DEL jobs");
+    producer.push(Push::new("third")).unwrap();
+    assert_eq!(redis.number("XLEN jobs"), 1);
+}
+
 #[test]
 fn a_moved_stream_is_followed_to_its_node() {
     let Some(redis) = Redis::start("a_moved_stream_is_followed", &[]) else { return };

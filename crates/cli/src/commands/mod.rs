@@ -33,6 +33,7 @@ pub(crate) mod topology;
 
 use std::fmt;
 use std::io::{self, Write as _};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -69,6 +70,36 @@ pub(crate) fn without_numbers(text: &str) -> String {
     })
 }
 
+/// A file that another program may have made non-blocking, as a terminal that several share: it waits
+/// for room.
+pub(crate) struct Patient<W>(pub(crate) W);
+
+impl<W: AsFd> Patient<W> {
+    /// Calls `f` again as long as there is no room.
+    fn repeat<T>(&mut self, f: impl Fn(&mut W) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match f(&mut self.0) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return done,
+            }
+            match poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl<W: io::Write + AsFd> io::Write for Patient<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.repeat(|out| out.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.repeat(W::flush)
+    }
+}
+
 /// Prints to standard output, as [`written`] does. A closed pipe (`| head`) is not an error.
 pub(crate) fn print(text: &str) -> Result<ExitCode, UserError> {
     written(text).map(|_| ExitCode::SUCCESS)
@@ -82,7 +113,7 @@ pub(crate) fn written(text: &str) -> Result<bool, UserError> {
 
 /// As [`written`], for a payload that the user wants as it is.
 pub(crate) fn written_raw(bytes: &[u8]) -> Result<bool, UserError> {
-    let mut out = io::stdout().lock();
+    let mut out = Patient(io::stdout().lock());
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
@@ -97,7 +128,8 @@ pub(crate) fn say_line(text: fmt::Arguments<'_>) -> Result<(), UserError> {
 
 /// See `complain!`.
 pub(crate) fn complain_line(text: fmt::Arguments<'_>) {
-    let _ = io::stderr().write_all(format!("{}\n", one_line(&text.to_string())).as_bytes());
+    let _ =
+        Patient(io::stderr()).write_all(format!("{}\n", one_line(&text.to_string())).as_bytes());
 }
 
 /// Waits for `time` at most. True as soon as the reader of standard output has closed it: an idle
@@ -127,6 +159,26 @@ pub(crate) fn reader_goes_within(time: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Catches: lines of a consumer that are dropped, since its standard error does not block.
+    #[test]
+    fn a_file_that_does_not_block_is_waited_for() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).unwrap();
+        let text = vec![b'x'; 1 << 20];
+        let (all, mut out) = (text.clone(), Patient(writer));
+        let writing = std::thread::spawn(move || out.write_all(&all).and_then(|()| out.flush()));
+        let mut read = Vec::new();
+        io::Read::read_to_end(&mut reader, &mut read).unwrap();
+        writing.join().unwrap().unwrap();
+        assert!(read == text);
+        drop(reader);
+        let (reader, writer) = io::pipe().unwrap();
+        rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).unwrap();
+        drop(reader);
+        let error = Patient(writer).write_all(b"x").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
 
     #[test]
     fn an_error_has_the_words_of_the_system_and_not_its_number() {

@@ -1,10 +1,13 @@
 //! A reader that closes its end of a pipe, as `head` does, ends each command without a message.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Output, Stdio};
+
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 use crate::observed::{looked_at, observed, until};
 use crate::process::{command, complete};
@@ -150,6 +153,24 @@ fn an_idle_monitor_ends_when_its_reader_has_gone() {
         let ended = code("monitor", &output);
         assert_eq!((ended, output.stderr.is_empty()), first.map_or((2, false), |_| (0, true)));
     });
+}
+
+// Catches: a command that ends in the middle of its output, since another program of its terminal has
+// made that non-blocking.
+#[test]
+fn output_that_does_not_block_is_complete() {
+    let words = ["completions", "bash"];
+    let expected = command(&words).output().unwrap().stdout;
+    let (reader, writer) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).unwrap();
+    let room = fcntl_setpipe_size(&writer, 4_096).unwrap();
+    assert!(expected.len() > 4 * room);
+    fcntl_setfl(&reader, OFlags::empty()).unwrap();
+    let child = command(&words).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+    let mut read = Vec::new();
+    std::fs::File::from(reader).read_to_end(&mut read).unwrap();
+    let errors = child.wait_with_output().unwrap().stderr;
+    assert_eq!((read.len(), &*String::from_utf8_lossy(&errors)), (expected.len(), ""));
+    assert!(read == expected);
 }
 
 #[test]

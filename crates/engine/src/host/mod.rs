@@ -206,8 +206,8 @@ pub enum Report {
         /// What is wrong with the value in the environment, if that is ignored.
         ignored: Option<String>,
     },
-    /// A worker was stopped inside an item by a debugger or a signal, while other items wait. It is
-    /// not replaced.
+    /// A worker was stopped inside an item by a debugger or a signal for 100 ms or longer, while other
+    /// items wait. It is not replaced.
     WorkerStopped {
         /// The worker's thread.
         thread: u64,

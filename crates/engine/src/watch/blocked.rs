@@ -132,6 +132,9 @@ impl<H: Host> Pool<H> {
             sample = sample.confirmed(samples.query(observer, worker), self.patience_ns());
             verdict = judge(sample);
         }
+        if samples.note_stop(worker.id, verdict == Verdict::Stopped) {
+            engine.caller().report(Report::WorkerStopped { thread: worker.thread });
+        }
         match verdict {
             Verdict::CountOut { since } => {
                 self.count_blocked_out(engine, worker.id, worker.run, since, now);
@@ -145,13 +148,7 @@ impl<H: Host> Pool<H> {
                 self.blocking.expect_more(now);
                 until
             }
-            Verdict::Stopped => {
-                if samples.note_stop(worker.id) {
-                    engine.caller().report(Report::WorkerStopped { thread: worker.thread });
-                }
-                NEVER
-            }
-            Verdict::Leave | Verdict::Confirm => NEVER,
+            Verdict::Stopped | Verdict::Leave | Verdict::Confirm => NEVER,
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use uwork_policy::samples::Source;
+use uwork_policy::samples::{Source, Stop};
 
 use crate::host::{Activity, Observer, ThreadSample};
 use crate::pool::BlockingState;
@@ -34,8 +34,8 @@ struct Kept<O: Observer> {
     /// The run that it was in, and when the watcher first knew of that run.
     run: u64,
     known_since: u64,
-    /// Whether the report that it was stopped in this run has been made.
-    stopped: bool,
+    /// Whether it was stopped in this run.
+    stop: Stop,
     records: Option<O::Records>,
     /// Whether the watcher, after this scan, sleeps until this thread falls asleep or wakes.
     wanted: bool,
@@ -103,15 +103,21 @@ impl<O: Observer> Samples<O> {
     /// has known of the run.
     pub(super) fn meet(&mut self, Sampled { id, thread, run }: Sampled) -> u64 {
         let now = self.now;
-        let fresh =
-            || Kept { thread, run, known_since: now, stopped: false, records: None, wanted: false };
+        let fresh = || Kept {
+            thread,
+            run,
+            known_since: now,
+            stop: Stop::default(),
+            records: None,
+            wanted: false,
+        };
         let kept = self.by_slot.entry(id).or_insert_with(fresh);
         if kept.thread != thread {
             // The slot has a new owner.
             self.recorded -= usize::from(kept.records.is_some());
             *kept = fresh();
         } else if kept.run != run {
-            (kept.run, kept.known_since, kept.stopped) = (run, now, false);
+            (kept.run, kept.known_since, kept.stop) = (run, now, Stop::default());
         }
         now.saturating_sub(kept.known_since)
     }
@@ -221,9 +227,10 @@ impl<O: Observer> Samples<O> {
         }
     }
 
-    /// Notes that a worker was found stopped. True if that is to be reported.
-    pub(super) fn note_stop(&mut self, id: u32) -> bool {
-        self.by_slot.get_mut(&id).is_some_and(|kept| !std::mem::replace(&mut kept.stopped, true))
+    /// Notes whether a worker was found stopped. True if that is to be reported.
+    pub(super) fn note_stop(&mut self, id: u32, is_stopped: bool) -> bool {
+        let now = self.now;
+        self.by_slot.get_mut(&id).is_some_and(|kept| kept.stop.note(is_stopped, now))
     }
 
     /// The records that the watcher sleeps on.

@@ -249,6 +249,9 @@ fn refusal_of(tier: Tier) -> Option<String> {
         Tier::Declared => None,
         // Needs no records: where they are refused, the states of threads show the same later.
         Tier::Standby => refusal_of(Tier::Sampling).or_else(|| {
+            // Beside busy programs this tier records switches, too, if it may. A filter that kills the process
+            // for that call does so now, and not on a busy day.
+            let _ = perf::probe();
             super::thread::standby_refusal().map(|error| format!("SCHED_BATCH: {error}"))
         }),
         Tier::Sampling => {

@@ -2,11 +2,11 @@
 //! a handler that the C library calls when the library has its locks, directly before the process is
 //! duplicated, releases the worker from its item.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::support::blocks::compute_first;
-use crate::support::child::{alone_each, stderr_of};
+use crate::support::child::{alone, alone_each, stderr_of};
 use crate::support::flag::SetOnDrop;
 use crate::support::forked::in_child;
 use crate::support::gate::Gate;
@@ -14,7 +14,7 @@ use crate::support::items::Job;
 use crate::support::machine::{cpus, thread_id, until_asleep};
 use crate::support::tiers::{BLOCKED, VARIABLE, are_replaced, collect_reports};
 use crate::support::{queue, until, watchdog};
-use uwork::Flags;
+use uwork::{Flags, Queue};
 
 /// The thread that the next fork releases; 0 if none.
 static WORKER: AtomicI32 = AtomicI32::new(0);
@@ -40,6 +40,49 @@ extern "C" fn release_worker() {
         IS_RELEASED.store(true, Ordering::Relaxed);
         until_asleep(worker);
     }
+}
+
+/// What the program's own handlers submit at a fork.
+static SUBMITTED: OnceLock<(Queue, Arc<Job>)> = OnceLock::new();
+
+/// Registers handlers as a program does, in a constructor.
+// SAFETY: as above.
+#[used]
+#[unsafe(link_section = ".init_array.00200")]
+static OF_THE_PROGRAM: extern "C" fn() = register_of_the_program;
+
+extern "C" fn register_of_the_program() {
+    // SAFETY: as above.
+    unsafe { libc::pthread_atfork(Some(submit), Some(submit), Some(submit)) };
+}
+
+extern "C" fn submit() {
+    if let Some((queue, item)) = SUBMITTED.get() {
+        let _ = queue.enqueue(item.clone());
+    }
+}
+
+// Catches: handlers of the program that run while the library holds its locks: they wait for a lock of
+// their own thread.
+#[test]
+fn handlers_of_the_program_use_the_library_before_and_after_a_fork() {
+    alone("handlers_of_the_program_use_the_library_before_and_after_a_fork", || {
+        let _watchdog = watchdog();
+        let queue = queue("handlers").build().unwrap();
+        let item = Job::counting();
+        assert!(SUBMITTED.set((queue, item.clone())).is_ok());
+        let (queue, _) = SUBMITTED.get().unwrap();
+        in_child(|| {
+            let before = item.tally.started();
+            queue.flush().unwrap();
+            let _ = queue.enqueue(item.clone());
+            queue.flush().unwrap();
+            assert!(item.tally.finished() > before, "items run in the child");
+        });
+        queue.flush().unwrap();
+        let finished = item.tally.finished();
+        assert!((1..=2).contains(&finished), "submitted before and after the fork: {finished}");
+    });
 }
 
 // Catches: a worker of the child that passes for one that waits for a lock, as a worker of the parent

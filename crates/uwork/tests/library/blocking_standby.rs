@@ -241,8 +241,9 @@ fn keeps_slices() -> bool {
     std::thread::spawn(|| scheduling_of(0).is_some_and(|(_, _, slice)| slice != 0)).join().unwrap()
 }
 
-// Catches: a standby that delays the end of its process, as it is too far below the others; one that
-// disturbs them, as it is not below; a policy that the process cannot leave.
+// Catches: a standby, or another thread of the library, that delays the end of its process (exit, execve,
+// setuid: each thread must run once), as it is too far below the others; a standby that disturbs them, as it
+// is not below; a policy that the process cannot leave.
 #[test]
 fn a_standby_is_a_little_below_the_other_threads() {
     let test = "a_standby_is_a_little_below_the_other_threads";
@@ -273,6 +274,14 @@ fn a_standby_is_a_little_below_the_other_threads() {
                 }
             })
         });
+        let Some(nice) = nice else { return };
+        for task in std::fs::read_dir("/proc/self/task").expect("it is mounted") {
+            let thread = task.expect("a task").file_name();
+            let thread = thread.to_str().and_then(|thread| thread.parse().ok()).expect("a number");
+            // It may have ended.
+            let Some((policy, own, _)) = scheduling_of(thread) else { continue };
+            assert!(policy != libc::SCHED_IDLE && own <= nice.max(14), "{thread}: {policy}, {own}");
+        }
     });
 }
 

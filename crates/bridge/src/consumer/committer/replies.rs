@@ -21,12 +21,20 @@ use crate::policy::Fate;
 
 /// What the scripts return for a dead letter whose entry cannot be moved.
 const IN_QUARANTINE: u64 = 3;
+/// What they return for an entry that another program has deleted, and what they put before its id.
+const GONE: u64 = 5;
+const GONE_WORD: &[u8] = b"gone ";
 
 /// The ids in a reply.
 fn ids(reply: &Value) -> Vec<EntryId> {
+    ids_after(b"", reply)
+}
+
+/// Those behind this word.
+fn ids_after(word: &[u8], reply: &Value) -> Vec<EntryId> {
     let Value::Array(list) = reply else { return Vec::new() };
     let ids = list.iter().filter_map(|id| match id {
-        Value::BulkString(id) => EntryId::parse(id),
+        Value::BulkString(id) => EntryId::parse(id.strip_prefix(word)?),
         _ => None,
     });
     ids.collect()
@@ -160,8 +168,7 @@ impl Committer {
                 self.link.release(places);
             }
             Sent::Begin(stream, waiting) => {
-                let lost = ids(&reply);
-                self.lose(stream, lost.clone());
+                let lost = self.lose_all(stream, &reply);
                 for waiting in waiting {
                     if !lost.contains(&waiting.place.1) {
                         self.begun(waiting.place);
@@ -170,17 +177,16 @@ impl Committer {
                 }
             }
             Sent::Record(stream, places) => {
-                self.lose(stream, ids(&reply));
+                self.lose_all(stream, &reply);
                 self.link.recorded(&places);
                 places.into_iter().for_each(|place| self.runs_beside(place));
             }
             Sent::HandBack(places) => {
-                let lost = ids(&reply);
-                tally.handed_back(places.len().saturating_sub(lost.len()) as u64);
+                let count = places.len() as u64;
                 // Their begin may be recorded, although they never began.
-                if let Some(&(stream, _)) = places.first() {
-                    self.lose(stream, lost);
-                }
+                let lost =
+                    places.first().map_or(0, |&(of, _)| self.lose_all(of, &reply).len() as u64);
+                self.link.shared.tally.handed_back(count.saturating_sub(lost));
                 // This consumer may take them again, as soon as it has memory for them.
                 if let Some(&(stream, _)) = places.first() {
                     "0-0".clone_into(&mut self.cursors[stream]);
@@ -205,7 +211,10 @@ impl Committer {
                 {
                     // A script that has failed.
                     outcome.end = End::Failed(Failure::dead(text(reason)));
-                    self.buried(&outcome, place.cast_unsigned() == IN_QUARANTINE);
+                    match place.cast_unsigned() {
+                        GONE => self.gone(outcome.place.0, &[outcome.place.1]),
+                        place => self.buried(&outcome, place == IN_QUARANTINE),
+                    }
                 } else {
                     self.completed(outcome.twice, numbers(&reply), 1);
                 }
@@ -224,6 +233,10 @@ impl Committer {
                         return;
                     }
                     (_, IN_QUARANTINE) => self.buried(&outcome, true),
+                    (_, GONE) => {
+                        tally.lost(1);
+                        self.gone(outcome.place.0, &[outcome.place.1]);
+                    }
                     (Fate::Retry(_), _) => tally.retries(1),
                     (Fate::Bury, _) => self.buried(&outcome, false),
                 }
@@ -243,7 +256,7 @@ impl Committer {
         let Value::Array(parts) = reply else { return None };
         let [lost, spared, Value::Int(at_ms)] = &parts[..] else { return None };
         ids(spared).into_iter().for_each(|id| self.link.spare(&(stream, id)));
-        self.lose(stream, ids(lost));
+        self.lose_all(stream, lost);
         Some(at_ms.cast_unsigned())
     }
 
@@ -282,6 +295,28 @@ impl Committer {
         shared.reporter.say(&format!(
             "{stream}: {id} is a dead letter after {attempt} attempt(s){place}: {}",
             failure.text.lines().next().unwrap_or_default()
+        ));
+    }
+
+    /// The entries in a reply that this consumer no longer owns.
+    fn lose_all(&mut self, stream: usize, reply: &Value) -> Vec<EntryId> {
+        let (mut lost, gone) = (ids(reply), ids_after(GONE_WORD, reply));
+        self.lose(stream, lost.clone());
+        // No consumer has them, so none must learn that this one lives.
+        gone.iter().for_each(|&id| drop(self.link.lose((stream, id))));
+        self.gone(stream, &gone);
+        lost.extend(gone);
+        lost
+    }
+
+    /// Reports entries of this consumer that another program has deleted.
+    fn gone(&self, stream: usize, ids: &[EntryId]) {
+        let Some(first) = ids.first() else { return };
+        let more =
+            if ids.len() > 1 { format!(" and {} more", ids.len() - 1) } else { String::new() };
+        self.link.shared.reporter.say(&format!(
+            "{}: another program has deleted {first}{more}: no further attempt, and no dead letter",
+            self.link.streams[stream].0
         ));
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::commands::{UserError, one_line};
+use crate::commands::{Patient, UserError, one_line};
 
 /// Bytes of lines that wait for the reader. Further ones are dropped, and counted.
 const BYTES_MAX: usize = 1 << 20;
@@ -42,7 +42,8 @@ impl State {
 impl Lines {
     /// Lines for standard error. The thread has the signal mask of the caller.
     pub(super) fn of_stderr() -> Result<Lines, UserError> {
-        Lines::to(io::stderr()).map_err(|error| UserError(format!("a thread for lines: {error}")))
+        Lines::to(Patient(io::stderr()))
+            .map_err(|error| UserError(format!("a thread for lines: {error}")))
     }
 
     fn to(out: impl Write + Send + 'static) -> io::Result<Lines> {

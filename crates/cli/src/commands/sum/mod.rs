@@ -168,7 +168,7 @@ fn carry_out(shared: &Arc<Shared>, args: &Args) -> io::Result<bool> {
 }
 
 /// Checks the files of each checksum file.
-fn check_all(printer: &mut Printer<std::fs::File>, args: &Args) -> io::Result<bool> {
+fn check_all(printer: &mut Printer<impl io::Write>, args: &Args) -> io::Result<bool> {
     let mode = Mode {
         quiet: args.quiet,
         status: args.status,

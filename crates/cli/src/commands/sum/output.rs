@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use super::job::{self, Job, Part, Shared, Tally, Text};
+use crate::commands::Patient;
 
 /// Number of parts, counted from the one being printed, that are always started. The number matters
 /// once `HELD_MAX` stops items from queueing jobs freely; it must then keep all workers busy.
@@ -50,8 +51,8 @@ impl Level {
 }
 
 /// Standard output without the line buffer of `io::stdout()`, which writes each line separately.
-pub(super) fn standard_output() -> io::Result<File> {
-    Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
+pub(super) fn standard_output() -> io::Result<Patient<File>> {
+    Ok(Patient(File::from(io::stdout().as_fd().try_clone_to_owned()?)))
 }
 
 impl<W: Write> Printer<W> {

@@ -13,9 +13,9 @@ mod view;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::mem::ManuallyDrop;
 use std::process::ExitCode;
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ratatui::backend::{Backend, CrosstermBackend, TestBackend};
@@ -26,12 +26,12 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::crossterm::{cursor, execute};
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use uwork::topology::Machine;
 use uwork_policy::topology::Topology;
 
 use super::named::Named;
 use super::{TopArgs, UserError, apart, interval, print};
+use crate::commands::Patient;
 use crate::commands::signals::{Signals, end_by};
 use crate::printable::is_printable;
 use asking::{Asker, Event, Reply, Request, Requests, State};
@@ -50,6 +50,10 @@ pub(super) fn run(args: &TopArgs) -> Result<ExitCode, UserError> {
     // Without it names say why they are missing.
     let _ = apart::start();
     let on_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
+    if on_terminal {
+        // Before the threads that search for processes, at which a signal would end the command.
+        leave_on_signals();
+    }
     let process = match &args.process {
         Some(process) => process.clone(),
         None => match chosen(on_terminal)? {
@@ -74,7 +78,7 @@ pub(super) fn run(args: &TopArgs) -> Result<ExitCode, UserError> {
 
 /// The terminal, which is as before when this is dropped, or a signal ends the command. It is not dropped
 /// itself: that would print where it has hung up, and panic.
-struct FullScreen(ManuallyDrop<Terminal<CrosstermBackend<io::Stdout>>>);
+struct FullScreen(ManuallyDrop<Terminal<CrosstermBackend<Frames>>>);
 
 /// The terminal is to be made as before, by the thread that sets this to false.
 static IS_FULL_SCREEN: AtomicBool = AtomicBool::new(false);
@@ -82,11 +86,10 @@ static IS_FULL_SCREEN: AtomicBool = AtomicBool::new(false);
 impl FullScreen {
     fn enter() -> Result<FullScreen, UserError> {
         let failed = |error: io::Error| UserError(format!("the terminal: {error}"));
-        leave_on_signals();
         IS_FULL_SCREEN.store(true, Ordering::SeqCst);
         enable_raw_mode().map_err(failed)?;
         let mut screen = Terminal::with_options(
-            CrosstermBackend::new(io::stdout()),
+            CrosstermBackend::new(Frames(Vec::new())),
             TerminalOptions { viewport: Viewport::Fullscreen },
         )
         .map(|terminal| FullScreen(ManuallyDrop::new(terminal)))
@@ -102,42 +105,76 @@ impl FullScreen {
 impl Drop for FullScreen {
     fn drop(&mut self) {
         if IS_FULL_SCREEN.swap(false, Ordering::SeqCst) {
-            let _ = execute!(self.0.backend_mut(), LeaveAlternateScreen, cursor::Show);
+            write_end();
             let _ = disable_raw_mode();
-            let _ = io::stdout().flush();
         }
     }
 }
 
-/// Starts a thread, at the first call, that makes the terminal as before when a signal ends the command.
-/// The calling thread, and those that it starts from now on, leave these signals to it.
-fn leave_on_signals() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let signals = Signals::block();
-        let leave = move || {
-            let signal = signals.wait();
-            leave_at_once();
-            end_by(signal);
-        };
-        // Without the thread the signals end the command as they did: its drop unblocks them.
-        let _ = std::thread::Builder::new().name("signals".to_owned()).spawn(leave);
-    });
+/// Held during a write to the terminal: the end of the full screen comes between two frames, not within a
+/// sequence or a character.
+static WRITES: Mutex<()> = Mutex::new(());
+
+/// Standard output as a terminal: a frame is written as a whole, and none after the end of the full screen.
+struct Frames(Vec<u8>);
+
+impl io::Write for Frames {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let frame = std::mem::take(&mut self.0);
+        let _writes = WRITES.lock().unwrap_or_else(PoisonError::into_inner);
+        if IS_FULL_SCREEN.load(Ordering::SeqCst) { write_all(&frame) } else { Ok(()) }
+    }
 }
 
-/// Makes the terminal as before, beside a thread that draws. That one may hold the lock of the standard
-/// output, and wait for a terminal that takes nothing.
+/// Ends the full screen, after the frame that is being written.
+fn write_end() {
+    let mut bytes = Vec::new();
+    let _ = execute!(bytes, LeaveAlternateScreen, cursor::Show);
+    let _writes = WRITES.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = write_all(&bytes);
+}
+
+fn write_all(bytes: &[u8]) -> io::Result<()> {
+    let mut out = Patient(io::stdout());
+    out.write_all(bytes)?;
+    out.flush()
+}
+
+/// Starts a thread that makes the terminal as before when a signal ends the command. The calling thread,
+/// and those that it starts from now on, leave these signals to it.
+fn leave_on_signals() {
+    let signals = Signals::block();
+    let leave = move || {
+        let signal = signals.wait();
+        leave_at_once();
+        end_by(signal);
+    };
+    // Without the thread the signals end the command as they did: its drop unblocks them.
+    let _ = std::thread::Builder::new().name("signals".to_owned()).spawn(leave);
+}
+
+/// For how long a terminal that takes nothing delays the end of the command.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
+
+/// Makes the terminal as before, beside a thread that draws, and may wait for a terminal that takes
+/// nothing.
 fn leave_at_once() {
     if !IS_FULL_SCREEN.swap(false, Ordering::SeqCst) {
         return;
     }
     let _ = disable_raw_mode();
-    let mut bytes = Vec::new();
-    let _ = execute!(bytes, LeaveAlternateScreen, cursor::Show);
-    let out = rustix::stdio::stdout();
-    let mut takes = [PollFd::new(&out, PollFlags::OUT)];
-    if poll(&mut takes, Some(&Timespec::default())) == Ok(1) {
-        let _ = rustix::io::write(out, &bytes);
+    let (is_written, written) = mpsc::channel();
+    let write = move || {
+        write_end();
+        let _ = is_written.send(());
+    };
+    if std::thread::Builder::new().name("leave".to_owned()).spawn(write).is_ok() {
+        let _ = written.recv_timeout(LEAVE_MAX);
     }
 }
 
