@@ -20,12 +20,7 @@ impl fmt::Display for Report {
                 write!(f, "queue {queue:?} is not empty after {rounds} of draining")
             }
             Report::QueuedWhileDraining { queue } => refused_in_drain(f, queue),
-            Report::CpusChanged { allowed, limit } => {
-                let quota = limit.map_or("without a CPU quota".to_owned(), |limit| {
-                    format!("with a CPU quota of {limit}")
-                });
-                write!(f, "this process may now use the CPUs {allowed}, {quota}")
-            }
+            Report::CpusChanged { allowed, limit } => cpus_changed(f, allowed, *limit),
             Report::SlackBeyondPeriod { queue, period_ns, slack_ns } => {
                 slack_beyond_period(f, queue, *period_ns, *slack_ns)
             }
@@ -113,6 +108,12 @@ impl fmt::Display for Report {
             Report::BhWaits { queue } => bh_waits(f, queue),
         }
     }
+}
+
+fn cpus_changed(f: &mut fmt::Formatter<'_>, allowed: &CpuSet, limit: Option<u32>) -> fmt::Result {
+    let quota = limit
+        .map_or("without a CPU quota".to_owned(), |limit| format!("with a CPU quota of {limit}"));
+    write!(f, "this process may now use the CPUs {allowed}, {quota}")
 }
 
 fn cpumask_without_cpu(f: &mut fmt::Formatter<'_>, cpumask: &CpuSet, used: &CpuSet) -> fmt::Result {
