@@ -69,27 +69,32 @@ impl PoolState {
     }
 
     /// Gives up a claim that failed.
+    #[track_caller]
     pub(crate) fn abort_wake(&self) {
         self.0.fetch_and(!WAKING, Ordering::SeqCst);
     }
 
     /// Counts a worker that is being spawned, or moves here from another pool.
+    #[track_caller]
     pub(crate) fn add_worker(&self) {
         self.0.fetch_add(WORKERS, Ordering::SeqCst);
     }
 
     /// Takes an idle worker off the stack's count: it was picked for a claimed wake.
+    #[track_caller]
     pub(crate) fn leave_idle(&self) {
         self.0.fetch_sub(IDLE, Ordering::SeqCst);
     }
 
     /// The worker on its way up has arrived. It scans the lists after this, because submitters that
     /// read WAKING before this rely on its scan.
+    #[track_caller]
     pub(crate) fn arrive(&self) {
         self.0.fetch_sub(WAKING - RUNNING, Ordering::SeqCst);
     }
 
     /// A running worker parks on the idle stack. Returns the counters after the change.
+    #[track_caller]
     pub(crate) fn running_to_idle(&self) -> PoolCounts {
         let before = self.0.fetch_add(IDLE - RUNNING, Ordering::SeqCst);
         debug_assert!(counts(before).running > 0, "a worker parks that does not count");
@@ -97,38 +102,45 @@ impl PoolState {
     }
 
     /// An idle worker wakes by itself and runs.
+    #[track_caller]
     pub(crate) fn idle_to_running(&self) {
         self.0.fetch_sub(IDLE - RUNNING, Ordering::SeqCst);
     }
 
     /// A running worker waits inside an item. Pools of several workers go through
     /// [`super::Pool::block`].
+    #[track_caller]
     pub(crate) fn block(&self) {
         let before = self.0.fetch_sub(RUNNING, Ordering::SeqCst);
         debug_assert!(counts(before).running > 0, "a worker blocks that does not count");
     }
 
     /// The worker is back from its wait.
+    #[track_caller]
     pub(crate) fn unblock(&self) {
         self.0.fetch_add(RUNNING, Ordering::SeqCst);
     }
 
     /// An idle worker exits, or moves to another pool.
+    #[track_caller]
     pub(crate) fn exit_idle(&self) {
         self.0.fetch_sub(IDLE + WORKERS, Ordering::SeqCst);
     }
 
     /// The worker that was being spawned does not come.
+    #[track_caller]
     pub(crate) fn abort_worker(&self) {
         self.0.fetch_sub(WORKERS, Ordering::SeqCst);
     }
 
     /// In a child after a fork: no workers.
+    #[track_caller]
     pub(crate) fn forget(&self) {
         self.0.fetch_and(RETIRED, Ordering::SeqCst);
     }
 
     /// Sets whether a parked worker is the keeper. Under the pool lock.
+    #[track_caller]
     pub(crate) fn set_kept(&self, kept: bool) {
         if kept {
             self.0.fetch_or(KEPT, Ordering::SeqCst);
@@ -137,6 +149,7 @@ impl PoolState {
         }
     }
 
+    #[track_caller]
     pub(crate) fn set_retired(&self, retired: bool) {
         if retired {
             self.0.fetch_or(RETIRED, Ordering::SeqCst);
