@@ -80,6 +80,13 @@ pub(super) const STORMS: [(&str, &str, &str); 3] = [
     ("uwork", "library", "blocking_standby::many_pools_share_the_standbys_of_their_cpus"),
 ];
 
+/// Binaries whose tests mostly wait for processes that they have started. Package, target.
+const WAIT: [(&str, &str); 2] = [("uwork-bridge", "bridge"), ("uwork-cli", "command")];
+
+pub(super) fn waits(package: &str, target: &str) -> bool {
+    WAIT.contains(&(package, target))
+}
+
 pub(super) fn may_be_repeated(package: &str, target: &str, test: &str) -> bool {
     let forks = FORKS.contains(&(package, target, test));
     !forks
@@ -104,7 +111,7 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    use super::{FORKS, is_storm, may_be_repeated};
+    use super::{FORKS, WAIT, is_storm, may_be_repeated};
 
     #[test]
     fn what_is_right_or_wrong_is_never_repeated() {
@@ -164,6 +171,16 @@ mod tests {
             }
         }
         files
+    }
+
+    #[test]
+    fn each_binary_that_waits_exists() {
+        let files = test_files();
+        for (package, target) in WAIT {
+            let exists =
+                files.iter().any(|file| (&*file.package, &*file.target) == (package, target));
+            assert!(exists, "{package}/{target}");
+        }
     }
 
     /// The source files in a folder and below it. None, if it does not exist.

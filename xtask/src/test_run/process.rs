@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::binary::Binary;
 use super::event::{Event, split};
+use super::lists;
 use super::record::Record;
 use super::tally::Tally;
 
@@ -19,6 +20,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 const SILENCE_MAX: Duration = Duration::from_secs(30 * 60);
 /// Tests that take longer are shown with their duration.
 const LONG: Duration = Duration::from_secs(5);
+
+/// How many tests of a binary run at once; the option `--test-threads` has precedence.
+const THREADS: &str = "RUST_TEST_THREADS";
+/// So many tests that mostly wait run beside each other.
+const WAITING_FOR_EACH_CPU: usize = 4;
 
 pub(super) struct Ended {
     pub(super) tally: Tally,
@@ -40,6 +46,10 @@ pub(super) fn run(
     let (mut err, written_err) = record.scratch("err")?;
     let mut command = binary.command();
     command.args(arguments).stdout(written_out).stderr(written_err);
+    if lists::waits(&binary.package, &binary.target) && std::env::var_os(THREADS).is_none() {
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        command.env(THREADS, (WAITING_FOR_EACH_CPU * cpus).to_string());
+    }
     let child = command.spawn();
     let mut child = child.map_err(|error| format!("{}: {error}", binary.program.display()))?;
     let mut follower = Follower::new(binary.label());

@@ -257,15 +257,14 @@ fn help_and_completions_list_the_scopes() {
         let output = Command::new(env!("CARGO_BIN_EXE_uwork")).args(args).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    for command in
-        [["topology", "--help"].as_slice(), &["sum", "--help"], &["sim", "bench", "--help"]]
-    {
-        let help = run(command);
-        assert!(help.contains(&format!("[possible values: {SCOPES}]")), "{command:?}: {help}");
+    let commands = ["topology", "sum", "sim bench", "sim scale", "sim move"];
+    for command in commands {
+        let help = run(&command.split(' ').chain(["--help"]).collect::<Vec<_>>());
+        assert!(help.contains(&format!("[possible values: {SCOPES}]")), "{command}: {help}");
     }
     let script = run(&["completions", "bash"]);
     let offer = format!("compgen -W \"{}\"", SCOPES.replace(", ", " "));
-    assert_eq!(script.matches(&offer).count(), 3, "{script}");
+    assert_eq!(script.matches(&offer).count(), commands.len(), "{script}");
 }
 
 #[test]
