@@ -14,9 +14,9 @@ readonly RUN_SECONDS_MAX=$((85 * 60))
 # All steps together leave 4 GB in the target folder. Without that much space a build fails in the middle, with a
 # message from the linker.
 readonly DISK_KIB_MIN=$((5 * 1024 * 1024))
-# Two lanes run side by side, and the steps of a lane one after another. The last crate of a build, a model, a test that
-# waits and a C compiler use one CPU each; the other lane then uses the rest.
-readonly LANES=("fmt tidy clippy test doc package" "loom stress capi${LAB:+ lab}")
+# The lanes run side by side, and the steps of a lane one after another. The last crate of a build, a model, a test that
+# waits and a C compiler use one CPU each; the other lanes then use the rest.
+readonly LANES=("fmt tidy clippy test doc package" "loom stress" "capi${LAB:+ lab}")
 # Then, beside nothing else.
 readonly ALONE=storms
 readonly STEPS="deps ${LANES[*]} $ALONE"

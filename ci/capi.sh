@@ -115,7 +115,7 @@ fi
 part "failures.sh" "$log" crates/capi/tests/failures-test.sh
 part "harness.sh" "$log" crates/capi/tests/harness-test.sh
 
-# The sanitizer builds come first: they have target folders of their own, so they do not wait for the other lane of
+# The sanitizer builds come first: they have target folders of their own, so they do not wait for the other lanes of
 # ci/all.sh.
 #
 # Rust's standard library is not instrumented, because that needs rust-src. The address sanitizer watches its
