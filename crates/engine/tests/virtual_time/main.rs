@@ -56,6 +56,7 @@ mod standby;
 mod user_code;
 mod waker;
 mod watchdog;
+mod wide;
 mod world;
 
 use uwork_sim::{
