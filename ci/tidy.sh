@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if git grep -nE '^(<<<<<<<|>>>>>>>) '; then
+if git grep -nE '^(<<<<<<<|[|]{7}|>>>>>>>) '; then
     echo 'A merge has left these markers.' >&2
     exit 1
 fi

@@ -34,7 +34,7 @@ impl Cpus {
         let usable = self.usable(places.bound);
         let mut here = [places.cpus, places.pod].map(|cpus| cpus.and(usable)).into_iter();
         let here = here.find(|cpus| !cpus.is_empty());
-        here.unwrap_or_else(|| pod_cpumask(places.all, usable))
+        here.unwrap_or_else(|| pod_cpumask(places.wanted, usable))
     }
 
     /// How many workers of an unbound pool with these CPUs should run while work is pending.
@@ -44,13 +44,13 @@ impl Cpus {
     }
 }
 
-/// The CPUs for which a thread was made, the pod that holds them, and all pods of its queues. It runs on
-/// the usable CPUs of the first of these that has any, else on any usable CPU.
+/// The CPUs for which a thread was made, the pod that holds them, and all CPUs that its queues ask for. It
+/// runs on the usable CPUs of the first of these that has any, else on any usable CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places<'a> {
     pub(crate) cpus: &'a CpuSet,
     pub(crate) pod: &'a CpuSet,
-    pub(crate) all: &'a CpuSet,
+    pub(crate) wanted: &'a CpuSet,
     /// Whether it may use all CPUs of the process, or those of unbound queues.
     pub(crate) bound: bool,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Places<'a> {
 impl<'a> Places<'a> {
     /// All of these.
     pub(crate) fn all(cpus: &'a CpuSet, bound: bool) -> Places<'a> {
-        Places { cpus, pod: cpus, all: cpus, bound }
+        Places { cpus, pod: cpus, wanted: cpus, bound }
     }
 }
 

@@ -271,8 +271,9 @@ pub enum Report {
         /// The reason.
         reason: String,
     },
-    /// The CPUs of the process or the settings of all queues have changed, and the engine has no pools
-    /// left for some queues. Their items run in the pools of before, whose workers were moved.
+    /// The CPUs of the process or the settings of all queues have changed, and the engine has no pools, or
+    /// no room for a queue's own part of them, left for some queues. Their items run in the pools of
+    /// before, whose workers were moved.
     RoutesKept {
         /// The reason.
         reason: String,

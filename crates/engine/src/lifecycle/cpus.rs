@@ -3,8 +3,8 @@
 //! A change is applied in this order; each step relies on the one before:
 //!
 //! 1. The new value is published. Workers that start and pools that are made from here on use it.
-//! 2. Every worker thread is placed: on the usable CPUs of its pool, or of its pod if the pool has
-//!    none left, or on any usable CPU. From here on no item runs on a forbidden CPU. Per-CPU queues use
+//! 2. Every worker thread is placed: on the usable CPUs of its pool, else of its pod, else of those that
+//!    its queues ask for, else on any usable CPU. From here on no item runs on a forbidden CPU. Per-CPU queues use
 //!    all allowed CPUs, unbound queues those of their mask.
 //! 3. The pools' targets are set, and whether they are displaced (`pool/displaced.rs`).
 //! 4. Every queue gets its routes anew, with a pwq and a worker for each CPU that it may use now. A
@@ -73,6 +73,15 @@ pub(crate) struct Changing {
     rounds: u64,
     /// The kinds of failures since the last change. Each is reported once.
     failed: Vec<Discriminant<QueueError>>,
+}
+
+/// A visit of all queues, which get their routes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round {
+    /// No other round has it.
+    pub(crate) number: u64,
+    /// Whether it is for the queues that have failed in the first round after a change.
+    pub(crate) is_repeated: bool,
 }
 
 /// The placement of threads, all values, and the CPUs of pools, locked.
@@ -210,7 +219,7 @@ impl Versions {
             let change = engine.reports.begin_change(engine);
             let mut changing = self.changing.lock();
             let owners = engine.registry.owners();
-            let unfit = self.refit_each(&mut changing, &owners);
+            let unfit = self.refit_each(&mut changing, &owners, true);
             drop(changing);
             drop(change);
             owners.into_iter().for_each(Owner::let_go);
@@ -234,7 +243,7 @@ impl Versions {
         owners: &[Arc<Owner<H>>],
     ) -> Vec<QueueError> {
         changing.failed.clear();
-        self.refit_each(changing, owners)
+        self.refit_each(changing, owners, false)
     }
 
     /// Gives every queue its routes. Returns the failures of kinds that have not failed since the change.
@@ -243,11 +252,13 @@ impl Versions {
         &self,
         changing: &mut Changing,
         owners: &[Arc<Owner<H>>],
+        is_repeated: bool,
     ) -> Vec<QueueError> {
         changing.rounds += 1;
+        let round = Round { number: changing.rounds, is_repeated };
         let (mut failures, mut may_end) = (Vec::new(), false);
         for owner in owners {
-            let Err(error) = owner.wq().refit(Some(changing.rounds)) else { continue };
+            let Err(error) = owner.wq().refit(Some(round)) else { continue };
             may_end |= !matches!(error, QueueError::TooManyPools);
             if !changing.failed.contains(&discriminant(&error)) {
                 changing.failed.push(discriminant(&error));

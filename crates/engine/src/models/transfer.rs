@@ -7,7 +7,7 @@
 //! items; up to two, one and one preemptions: 7,688, 463 and 1,380 executions.
 //!
 //! **Seen to fail** when the worker is not woken at the end of the move, and when it stays in its
-//! old pool.
+//! old pool; the last one when a second look in a round takes the locks of the pools again.
 
 use std::sync::Arc;
 
@@ -118,5 +118,22 @@ fn a_worker_that_moves_to_a_retired_pool_ends() {
         });
         let _ = world.end();
         assert_eq!((waits.runs(), behind.runs()), (1, 1));
+    });
+}
+
+/// Not explored: a second look at the pool's workers would wait for its lock for ever.
+#[test]
+fn a_round_of_refits_looks_at_the_workers_of_a_set_once() {
+    explore("transfer: a set in a round of refits", Preemptions::AtMost(0), || {
+        let world = World::new(2, 3);
+        let queue = sharing(&world);
+        let set = world.engine.sets.lock()[0].clone();
+        let mask = world.engine.config().allowed.clone();
+        set.create_first_workers(&world.engine, &mask, Some(1)).unwrap();
+        let held = world.engine.pool(set.pools[0]).lock();
+        set.create_first_workers(&world.engine, &mask, Some(1)).unwrap();
+        drop(held);
+        drop(queue);
+        let _ = world.end();
     });
 }

@@ -6,13 +6,14 @@
 //! are exact, runs of one item never overlap, every thread ends.
 //!
 //! **Bounds.** The production worker and queue; up to two workers, three items; up to three
-//! preemptions for the first two, two for the others: 4,642, 20,351, 2,968, 5,432, 23,104 and
-//! 10,396 executions.
+//! preemptions for the first two and the last, two for the others: 4,642, 20,351, 2,968, 5,432,
+//! 23,104, 10,396 and 300 executions.
 //!
 //! **Seen to fail** when a queue does not settle before it is destroyed, or does not wait for the
 //! last user of a pwq, when a collided item is not deferred, when a helper takes no permit, when a
 //! full `take` or a full `give_back` does not saturate, when a worker that waits keeps its
-//! scheduled items, and when scheduled items are taken back without the pwq's lock.
+//! scheduled items, when scheduled items are taken back without the pwq's lock, and when a worker
+//! that ends a raise does not look again at the number of CPUs.
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use uwork_policy::batch::RunTimes;
 use super::host::Event;
 use super::world::{Item, World};
 use super::{Preemptions, explore};
+use crate::host::Cpus;
 use crate::queue::submit::Queued;
 use crate::wait::Helped;
 
@@ -177,5 +179,27 @@ fn items_taken_back_keep_their_order() {
         drop(queue);
         assert!(world.end().is_empty());
         assert!([first, second, last].iter().all(|item| item.runs() == 1));
+    });
+}
+
+#[test]
+fn a_raise_that_ends_while_the_cpus_change_leaves_the_new_number() {
+    explore("whole: a raise ends beside a change", Preemptions::AtMost(3), || {
+        let world = World::new(2, 1);
+        let queue = world.unbound("whole", 1);
+        world.settle();
+        let pool = world.engine.pool(0);
+        assert_eq!(pool.base_target(), 2);
+        pool.set_target(4);
+        let one = Cpus { cpu_limit: Some(1), ..world.engine.cpus().clone() };
+        world.explored(|| {
+            let engine = world.engine.clone();
+            let drops = thread::spawn(move || engine.pool(0).expire_raise(u64::MAX));
+            pool.place(pool.spec(), &one);
+            drops.join().unwrap();
+        });
+        assert_eq!((pool.base_target(), pool.target()), (1, 1));
+        drop(queue);
+        assert!(world.end().is_empty());
     });
 }

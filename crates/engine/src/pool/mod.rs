@@ -72,8 +72,8 @@ pub(crate) struct PoolSpec {
     pub(crate) cpus: CpuSet,
     /// The CPUs of the pod.
     pub(crate) pod: CpuSet,
-    /// The CPUs of all pods of its queues; of per-CPU queues, which have different ones, only the pod's.
-    pub(crate) all: Arc<CpuSet>,
+    /// The CPUs that its queues ask for; for per-CPU queues, which have different ones, only the pod's.
+    pub(crate) wanted: Arc<CpuSet>,
     /// Whether its queues may use all CPUs of the process, as per-CPU ones, or those of unbound queues.
     pub(crate) bound: bool,
     pub(crate) nice: i32,
@@ -142,7 +142,7 @@ impl PoolSpec {
     /// Where its workers run: on its CPUs, or on those of the pod if its queues may use none of
     /// them, or else on all that its queues may use.
     pub(crate) fn places(&self) -> Places<'_> {
-        Places { cpus: &self.cpus, pod: &self.pod, all: &self.all, bound: self.bound }
+        Places { cpus: &self.cpus, pod: &self.pod, wanted: &self.wanted, bound: self.bound }
     }
 
     /// Where its workers run that may leave its CPUs.

@@ -17,6 +17,8 @@ use crate::sync::{AtomicU32, AtomicU64, Lock, LockGuard, Ordering, Rank};
 pub(crate) struct SetKey {
     /// All CPUs that the queues could use so far, not only those of the moment (`lifecycle/reach.rs`).
     pub(crate) pods: Vec<CpuSet>,
+    /// The CPUs that the queues ask for, whether the process may use them or not.
+    pub(crate) wanted: CpuSet,
     pub(crate) nice: i32,
     pub(crate) context: Context,
     /// Pools of CPU-bound queues have a target of one worker, and share work with no other pool.
@@ -134,15 +136,20 @@ impl PoolSet {
     /// Spawns a worker in each pod that has a CPU of this mask and no worker there: one suffices, as it
     /// serves all pools of the pod that are in place. The workers of displaced pools do not.
     ///
+    /// In a round of refits all queues with the same set have the same mask: one look at the set suffices. No
+    /// worker ends meanwhile without another one in its pod, except if pools of other pods take it, whose
+    /// spawns failed; the pod's next item spawns one.
+    ///
     /// The set is in use, so that its workers do not exit for good: they decide that under the lock of their
     /// pool. If another thread is spawning a pool's first worker, that thread has claimed the wake.
     pub(crate) fn create_first_workers<H: Host>(
         &self,
         engine: &Engine<H>,
         mask: &CpuSet,
+        round: Option<u64>,
     ) -> Result<(), QueueError> {
         // A queue that accepts no items needs no worker.
-        if engine.is_shut_down() {
+        if engine.is_shut_down() || round == Some(self.staffed_in.load(Ordering::Relaxed)) {
             return Ok(());
         }
         for pod in self.used(mask).chunk_by(|&a, &b| self.shards[a].pod == self.shards[b].pod) {
@@ -151,20 +158,7 @@ impl PoolSet {
                 engine.pool(self.pools[pod[0]]).create_first_worker(engine)?;
             }
         }
-        Ok(())
-    }
-
-    /// The same, for a user of the set in a round of refits, whose queues with the same set have the same
-    /// mask: the first of them suffices. No worker ends meanwhile without another one in its pod, except if
-    /// pools of other pods take it, whose spawns failed; the pod's next item spawns one.
-    pub(crate) fn create_first_workers_in<H: Host>(
-        &self,
-        engine: &Engine<H>,
-        mask: &CpuSet,
-        round: u64,
-    ) -> Result<(), QueueError> {
-        if self.staffed_in.load(Ordering::Relaxed) != round {
-            self.create_first_workers(engine, mask)?;
+        if let Some(round) = round {
             self.staffed_in.store(round, Ordering::Relaxed);
         }
         Ok(())
@@ -198,7 +192,7 @@ impl PoolSets {
         &self,
         engine: &Engine<H>,
         key: SetKey,
-        mask: &CpuSet,
+        (mask, round): (&CpuSet, Option<u64>),
         queue: Name,
     ) -> Result<Arc<PoolSet>, QueueError> {
         let set = self.find_or_make_set(engine, key)?;
@@ -207,7 +201,7 @@ impl PoolSets {
             set.pools.iter().for_each(|&id| engine.pool(id).lock().queue = queue);
         }
         // Threads are created without the lock.
-        if let Err(error) = set.create_first_workers(engine, mask) {
+        if let Err(error) = set.create_first_workers(engine, mask, round) {
             self.leave_set(engine, &set);
             return Err(error);
         }
@@ -283,7 +277,7 @@ impl PoolSets {
             return Ok(pools.collect());
         }
         let pools = allocate(engine, shards.len())?;
-        let all = Arc::new(key.pods.iter().flat_map(CpuSet::iter).collect());
+        let wanted = Arc::new(key.wanted.clone());
         let mut first = 0;
         for sharers in shards.chunk_by(|a, b| key.share(a, b)) {
             let pools = &pools[first..first + sharers.len()];
@@ -293,7 +287,7 @@ impl PoolSets {
                 let neighbours = nearest(engine, sharers, at).map(|other| pools[other]).collect();
                 let wide = wide.as_ref().map(|set| set.seen_from(at, pod_of(sharers, at)));
                 let sharing = Sharing { first: pools[0], neighbours, wide };
-                self.configure(engine, pools[at], key, shard, sharing, &all);
+                self.configure(engine, pools[at], key, shard, sharing, &wanted);
             }
         }
         pools.iter().for_each(|&id| engine.pool(id).choose_near());
@@ -307,12 +301,12 @@ impl PoolSets {
         key: &SetKey,
         shard: &Shard,
         Sharing { first, neighbours, wide }: Sharing,
-        all: &Arc<CpuSet>,
+        wanted: &Arc<CpuSet>,
     ) {
         let spec = PoolSpec {
             cpus: shard.cpus.clone(),
             pod: key.pods[shard.pod].clone(),
-            all: all.clone(),
+            wanted: wanted.clone(),
             bound: key.bound,
             nice: key.nice,
             label: label(key, &shard.cpus),

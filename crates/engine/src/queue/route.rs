@@ -13,6 +13,7 @@ use super::round_robin::RoundRobin;
 use super::{Attrs, BecameReady, Kind, QueueError, Tunable, UsedSet, Wq};
 use crate::engine::Engine;
 use crate::host::{Cpus, Host};
+use crate::lifecycle::cpus::Round;
 use crate::lifecycle::housekeeping::Fit;
 use crate::pool::Pool;
 use crate::pool::{Context, PoolSet, SetKey};
@@ -191,19 +192,19 @@ impl<H: Host> Wq<H> {
     }
 
     /// Gives the queue the routes that fit the engine's CPUs, unless it has them. Items that
-    /// are queued already run where they are. `round` is that of [`Versions::refit_all`], if it calls.
-    ///
-    /// [`Versions::refit_all`]: crate::lifecycle::cpus::Versions::refit_all
+    /// are queued already run where they are.
     ///
     /// # Errors
     /// No worker for a new pod, or too many pools or queues: then the queue stays as it was.
-    pub(crate) fn refit(&self, round: Option<u64>) -> Result<(), QueueError> {
+    pub(crate) fn refit(&self, round: Option<Round>) -> Result<(), QueueError> {
         self.change(|wq, tunable| {
-            if std::ptr::eq(tunable.fitted, wq.engine.cpus()) {
+            // After a change also if they fit: their pools may have lost their last worker since.
+            let is_first = round.is_some_and(|round| !round.is_repeated);
+            if !is_first && std::ptr::eq(tunable.fitted, wq.engine.cpus()) {
                 return Ok(BecameReady::none());
             }
             let kind = tunable.kind.clone();
-            wq.apply(tunable, kind, round)
+            wq.apply(tunable, kind, round.map(|round| round.number))
         })
     }
 
@@ -338,13 +339,10 @@ impl<H: Host> Wq<H> {
         if let Some(own) = own {
             // This queue is one of its users; a dedicated set has no other. The queue may have had none of
             // these CPUs before.
-            match round {
-                Some(round) => own.create_first_workers_in(&self.engine, mask, round)?,
-                None => own.create_first_workers(&self.engine, mask)?,
-            }
+            own.create_first_workers(&self.engine, mask, round)?;
             return Ok(own);
         }
-        let set = self.engine.sets.use_set(&self.engine, key, mask, self.name)?;
+        let set = self.engine.sets.use_set(&self.engine, key, (mask, round), self.name)?;
         let mut sets = self.sets.lock();
         if sets.iter().any(|known| Arc::ptr_eq(&known.set, &set)) {
             drop(sets);
@@ -378,8 +376,9 @@ impl<H: Host> Wq<H> {
         let nice = self.engine.default_nice(self.flags);
         let bh = self.flags.contains(Flags::BH);
         let context = if bh { Context::Bh } else { Context::Managed };
+        let wanted = self.engine.config().topology.possible().clone();
         let (bound, strict, sharded, saves) = (true, true, false, false);
-        SetKey { pods, nice, context, bound, strict, sharded, saves }
+        SetKey { pods, wanted, nice, context, bound, strict, sharded, saves }
     }
 
     /// The pools, the scope and the mask in effect. The pools do not depend on which CPUs the process may
@@ -395,11 +394,12 @@ impl<H: Host> Wq<H> {
         let (topology, settings) = (&self.engine.config().topology, &fit.housekeeping);
         let size = settings.cache_shard_size;
         let mask = effective_cpumask(&attrs.cpumask, &fit.cpus.unbound_cpumask);
-        let reach = self.engine.reach(&fit.cpus, false);
-        let reach = match attrs.cpumask.intersects(&fit.cpus.unbound_cpumask) {
-            true => attrs.cpumask.and(&reach),
-            false => reach,
+        // A mask without a usable CPU stands for all CPUs.
+        let wanted = match attrs.cpumask.intersects(&fit.cpus.unbound_cpumask) {
+            true => attrs.cpumask.and(topology.possible()),
+            false => topology.possible().clone(),
         };
+        let reach = wanted.and(&self.engine.reach(&fit.cpus, false));
         // One pool for all CPUs, and so one wheel (`pool/saving.rs`). A scope that was chosen stays.
         let saves = settings.power_efficient
             && self.flags.contains(Flags::POWER_EFFICIENT)
@@ -428,7 +428,8 @@ impl<H: Host> Wq<H> {
             && pods.iter().any(|pod| pod.len() > 1)
             && !pods.iter().any(is_whole);
         let (context, strict) = (Context::Managed, attrs.strict);
-        let key = SetKey { pods, nice: attrs.nice, context, bound: false, strict, sharded, saves };
+        let nice = attrs.nice;
+        let key = SetKey { pods, wanted, nice, context, bound: false, strict, sharded, saves };
         (key, Some(scope), mask)
     }
 

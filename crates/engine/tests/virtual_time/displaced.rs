@@ -288,6 +288,29 @@ fn items_of_a_lost_cpu_stay_on_the_cpus_of_their_queue() {
     }
 }
 
+// Catches: a queue's CPUs that are forgotten because the process had none of them before.
+#[test]
+fn items_of_a_lost_cpu_go_to_a_cpu_of_their_queue_that_is_new() {
+    let seven = |config: &mut Config| {
+        *config = Config::new(config.topology.clone(), CpuSet::first_n(7));
+    };
+    with_config(Setup::exact("core:8"), seven, |engine| {
+        let (host, starts) = (engine.host(), Starts::default());
+        let scope = AffinityScopeChoice::Explicit(AffinityScope::Cpu);
+        let kind = Kind::Unbound(Attrs { nice: 0, cpumask: list("0,7"), scope, strict: false });
+        let queue = make(engine, spec("q", kind));
+        for _ in 0..20 {
+            assert_eq!(noting(engine, &starts, MS).queue_on(&queue, 0), Queued::Yes);
+        }
+        host.doze(MS);
+        allow(engine, "1-7");
+        taken(&starts);
+        queue.flush().unwrap();
+        let cpus = taken(&starts);
+        assert!(cpus.len() >= 18 && cpus.iter().all(|&cpu| cpu == 7), "{cpus:?}");
+    });
+}
+
 // Catches: a worker that looks at the nearest pools only, all of which have lost their CPUs.
 #[test]
 fn a_worker_queues_timers_of_the_nearest_pools_that_have_their_cpus() {
@@ -329,19 +352,21 @@ fn timers_of_a_lost_cpu_are_kept_when_its_last_worker_moves() {
         }
         queue.flush().unwrap();
         let late = noting(engine, &starts, US);
-        assert_eq!(late.queue_delayed(&queue, Some(1), 10 * SEC), Queued::Yes);
+        assert_eq!(late.queue_delayed(&queue, Some(1), 20 * MS), Queued::Yes);
         allow(engine, "0");
         taken(&starts);
         let theirs = engine.clone();
         let waits = Item::new(move || theirs.blocking(|| theirs.host().doze(SEC)));
         assert_eq!(waits.queue(&queue), Queued::Yes);
+        // The watcher has come for this item, and sleeps until its next look, in 250 ms.
+        host.doze(MS);
         assert_eq!(noting(engine, &starts, US).queue(&queue), Queued::Yes);
         host.doze(MS);
         assert_eq!((taken(&starts), engine.workers()), (vec![0], 2), "the worker has moved");
         let left = engine.dump().pools.into_iter().find(|pool| pool.displaced).unwrap();
         assert_eq!(left.nr_workers, 0);
-        host.doze(10 * SEC);
-        assert_eq!(taken(&starts), [0]);
+        host.doze(20 * MS);
+        assert_eq!(taken(&starts), [0], "its timer has no keeper");
     });
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::status::plain;
-use crate::dump::{Dump, WorkerDump};
+use crate::dump::{Dump, PoolDump, WorkerDump};
 use crate::dump_api::{Names, dump_with};
 
 /// The columns of the first table. New ones are added at the end.
@@ -17,7 +17,10 @@ const WORKER_COLUMNS: &str = "pool\tslot\tname\tthread\tstate\tqueue\tfunction\t
 pub(super) fn pools(named: Names) -> String {
     let dump = dump_with(named);
     let mut text = format!("{POOL_COLUMNS}\n");
-    for pool in dump.pools.iter().filter(|pool| !pool.retired) {
+    // One that has lost its CPUs is of interest as long as it has something to do.
+    let is_idle = |pool: &PoolDump| pool.nr_workers == 0 && pool.nr_ready + pool.nr_armed == 0;
+    for pool in dump.pools.iter().filter(|pool| !(pool.retired || pool.displaced && is_idle(pool)))
+    {
         let _ = writeln!(
             text,
             "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}",
