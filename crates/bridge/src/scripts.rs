@@ -74,14 +74,16 @@ return gone
 
 /// KEYS stream delayed stats dead; ARGV group consumer id keep attempt error delay_ms: moves a failed
 /// job to the delayed ones, if the consumer owns it. Returns 1, or 0 if another one owns it, or 2 if
-/// none does, or 3 if it cannot be moved: it is in quarantine, or 5 if another program has deleted it.
+/// none does, or 3 and its letter if it cannot be moved: it is in quarantine, or 5 if another program has
+/// deleted it.
 const RETRY: &str = r"
 if not owned(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) then return others(KEYS[1], ARGV[1], ARGV[3]) end
 needs('XACK', KEYS[1], ARGV[1], '0-1')
 may_delete(KEYS[1], ARGV[4])
 local fields, large, first = fields_of(KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[6])
 if large then
-  quarantine(KEYS[1], KEYS[4], ARGV[1], ARGV[3], ARGV[5], ARGV[6] .. '; ' .. large, first)
+  local reason = ARGV[6] .. '; ' .. large
+  local letter = quarantine(KEYS[1], KEYS[4], ARGV[1], ARGV[3], ARGV[5], reason, first)
   tally(KEYS[3], 'dead', 1)
   return 3
 end
@@ -95,8 +97,9 @@ return fields and 1 or 5
 ";
 
 /// KEYS stream dead stats; ARGV group consumer id keep attempt error dead_max died: moves a job to the
-/// dead-letter stream, if the consumer owns it. Returns as RETRY; or 4, and changes nothing, if it is
-/// buried for the deaths of its consumers (`died`) and one of them has said meanwhile that it lives.
+/// dead-letter stream, if the consumer owns it. Returns as RETRY, or 1 and its letter; or 4, and changes
+/// nothing, if it is buried for the deaths of its consumers (`died`) and one of them has said meanwhile
+/// that it lives.
 const BURY: &str = r"
 local row = pending(KEYS[1], ARGV[1], ARGV[3])
 if not row or row[2] ~= ARGV[2] then return row and 0 or 2 end
@@ -106,7 +109,7 @@ if ARGV[8] == '1' then
 end
 needs('XACK', KEYS[1], ARGV[1], '0-1')
 may_delete(KEYS[1], ARGV[4])
-return bury(KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7])
+return {bury(KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7])}
 ";
 
 /// KEYS delayed stream dead; ARGV count: moves jobs that are due to the stream, and members that
