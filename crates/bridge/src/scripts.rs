@@ -85,7 +85,7 @@ if large then
   local reason = ARGV[6] .. '; ' .. large
   local letter = quarantine(KEYS[1], KEYS[4], ARGV[1], ARGV[3], ARGV[5], reason, first)
   tally(KEYS[3], 'dead', 1)
-  return 3
+  return {3, letter}
 end
 if fields then
   local member = cmsgpack.pack({ARGV[3], fields})
@@ -215,11 +215,21 @@ end
 return due and 'delayed' or added
 ";
 
-/// KEYS stream dead; ARGV group idle_ms consumer keep: removes consumers without pending entries: the named
-/// one, and those that are idle for `idle_ms`. A consumer with entries stays, since removing it would
-/// lose them. It also deletes entries that each group has acknowledged, the last one being of a program
-/// that deletes none, or one that was destroyed since. It gives entries in quarantine letters, if theirs are gone.
+/// KEYS stream dead; ARGV group idle_ms consumer keep back_ms: removes consumers without pending entries: the
+/// named one, and those that are idle for `idle_ms`. The named one leaves, and nothing of it runs. So its
+/// entries wait for any consumer, as those that `back_ms` has made look idle, and no process has them. A
+/// consumer with other entries stays, since removing it would lose them. It also deletes entries that each
+/// group has acknowledged, the last one being of a program that deletes none, or one that was destroyed
+/// since. It gives entries in quarantine letters, if theirs are gone.
 const LEAVE: &str = r"
+local rows = ARGV[3] ~= '' and redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 10000, ARGV[3]) or {}
+for _, row in ipairs(rows) do
+  -- One with a run of this consumer was not handed back.
+  if not counter_of(row[4]).own then
+    redis.call('XCLAIM', KEYS[1], ARGV[1], 'released', 0, row[1], 'IDLE', math.max(row[3], ARGV[5]),
+      'RETRYCOUNT', string.format('%.0f', row[4]), 'JUSTID')
+  end
+end
 for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
   local found = about(row)
   if found.pending == 0 and (found.name == ARGV[3] or found.idle > tonumber(ARGV[2])) then

@@ -402,18 +402,14 @@ impl Committer {
         }
     }
 
-    /// Removes this consumer from the groups, unless entries of it are left.
+    /// Removes this consumer from the groups. What is left of it waits for others.
     fn leave(&mut self) {
-        let shared = &self.link.shared;
-        let of_stream = |(_, keys): &(Arc<str>, crate::keys::Keys)| {
-            let mut command = call(&SCRIPTS.leave, &[&keys.stream, &keys.dead]);
-            // No consumer is idle for 136 years.
-            let never_ms = u64::from(u32::MAX) * 1_000;
-            command.arg(&shared.config.group).arg(never_ms).arg(&shared.consumer);
-            command.arg(u8::from(shared.config.keep));
-            command
-        };
-        let commands: Vec<Cmd> = self.link.streams.iter().map(of_stream).collect();
+        // No consumer is idle for 136 years.
+        let never_ms = u64::from(u32::MAX) * 1_000;
+        let streams = 0..self.link.streams.len();
+        let leaver = Some(&*self.link.shared.consumer);
+        let of_stream = |stream| command_of::leave(&self.link, stream, never_ms, leaver);
+        let commands: Vec<Cmd> = streams.map(of_stream).collect();
         self.wire.hurry();
         // A consumer that stays behind is removed by another's sweep.
         let _ = self.wire.ask(&commands);
