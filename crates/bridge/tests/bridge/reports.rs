@@ -53,6 +53,27 @@ fn a_takeover_is_reported() {
 }
 
 #[test]
+fn lines_about_takeovers_count_the_jobs_of_all_looks() {
+    let Some(redis) = Redis::start("lines_about_takeovers_count", &[]) else { return };
+    push(&redis, (0..8).map(|nth| Push::new(nth.to_string())));
+    redis.ask("XGROUP CREATE jobs uwork 0");
+    redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+    redis.forget_signs_of_life("jobs", "ghost");
+    let (count, lines) = (Count::default(), Count::default());
+    let mut settings = config_never_late(redis.server(), "jobs");
+    // A look takes what the consumer has room for.
+    settings.max_active = 1;
+    let bridge = Bridge::start(settings, count.handlers(), lines.reports()).unwrap();
+    count.wait_distinct(8);
+    assert_eq!(bridge.stop(LONG).counters.reclaimed, 8);
+    let said = |line: &String| -> Option<u64> {
+        line.strip_prefix("jobs: took over ")?.split(' ').next()?.parse().ok()
+    };
+    let said: u64 = lines.lines().iter().filter_map(said).sum();
+    assert_eq!(said, 8, "{:?}", lines.lines());
+}
+
+#[test]
 fn a_start_says_that_it_waits_for_a_server_that_is_not_ready_or_does_not_answer() {
     let Some(redis) = Redis::start("a_start_says_that_it_waits", &[]) else { return };
     let trouble = Trouble::new(redis.port(), "-LOADING Redis is loading the dataset in memory");

@@ -379,11 +379,13 @@ impl Committer {
         }
         self.suspects.forget(now);
         self.link.shared.tally.reclaimed(count);
-        self.took[stream].add(count);
-        self.report_takeovers();
+        self.took[stream].add(count, Instant::now());
         self.cursors[stream] = String::from_utf8_lossy(&cursor).into_owned();
         // The pass is not over.
         let is_over = cursor == b"0-0";
+        if is_over && count == 0 {
+            self.took[stream].has_all();
+        }
         if !is_over {
             self.next.reclaim[stream] = Instant::now();
         }
