@@ -62,6 +62,9 @@ const NAMED_MAX: usize = 3;
 
 /// A running consumer. Dropping it is a stop with a limit of a second; see [`Bridge::stop`].
 ///
+/// A job that must run alone runs alone among the jobs of its consumer: another `Bridge` of the process
+/// may run jobs beside it, of which one that kills the process ends it too.
+///
 /// It runs in the process that has started it. A forked child has a copy without threads, of which it
 /// may read the name and the counters; see [`Bridge::is_of_parent`].
 pub struct Bridge {
