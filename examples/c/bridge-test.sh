@@ -15,5 +15,5 @@ said=$("$program" "$redis_url" 7 eight 9 2>&1) || { echo "bridge.c: FAILED: $sai
 for line in '7 squared is 49' '9 squared is 81' '2 done, 1 dead'; do
     grep -qx "$line" <<<"$said" || { echo "bridge.c: no line \"$line\" in: $said"; exit 1; }
 done
-grep -q 'dead letter after 1 attempt(s): the payload is not a number' <<<"$said"
+grep -q 'after 1 attempt(s): the payload is not a number' <<<"$said"
 echo "$said" | tail -n 1

@@ -74,16 +74,18 @@ return gone
 
 /// KEYS stream delayed stats dead; ARGV group consumer id keep attempt error delay_ms: moves a failed
 /// job to the delayed ones, if the consumer owns it. Returns 1, or 0 if another one owns it, or 2 if
-/// none does, or 3 if it cannot be moved: it is in quarantine, or 5 if another program has deleted it.
+/// none does, or 3 and its letter if it cannot be moved: it is in quarantine, or 5 if another program has
+/// deleted it.
 const RETRY: &str = r"
 if not owned(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) then return others(KEYS[1], ARGV[1], ARGV[3]) end
 needs('XACK', KEYS[1], ARGV[1], '0-1')
 may_delete(KEYS[1], ARGV[4])
 local fields, large, first = fields_of(KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[6])
 if large then
-  quarantine(KEYS[1], KEYS[4], ARGV[1], ARGV[3], ARGV[5], ARGV[6] .. '; ' .. large, first)
+  local reason = ARGV[6] .. '; ' .. large
+  local letter = quarantine(KEYS[1], KEYS[4], ARGV[1], ARGV[3], ARGV[5], reason, first)
   tally(KEYS[3], 'dead', 1)
-  return 3
+  return {3, letter}
 end
 if fields then
   local member = cmsgpack.pack({ARGV[3], fields})
@@ -95,8 +97,9 @@ return fields and 1 or 5
 ";
 
 /// KEYS stream dead stats; ARGV group consumer id keep attempt error dead_max died: moves a job to the
-/// dead-letter stream, if the consumer owns it. Returns as RETRY; or 4, and changes nothing, if it is
-/// buried for the deaths of its consumers (`died`) and one of them has said meanwhile that it lives.
+/// dead-letter stream, if the consumer owns it. Returns as RETRY, or 1 and its letter; or 4, and changes
+/// nothing, if it is buried for the deaths of its consumers (`died`) and one of them has said meanwhile
+/// that it lives.
 const BURY: &str = r"
 local row = pending(KEYS[1], ARGV[1], ARGV[3])
 if not row or row[2] ~= ARGV[2] then return row and 0 or 2 end
@@ -106,7 +109,7 @@ if ARGV[8] == '1' then
 end
 needs('XACK', KEYS[1], ARGV[1], '0-1')
 may_delete(KEYS[1], ARGV[4])
-return bury(KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7])
+return {bury(KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7])}
 ";
 
 /// KEYS delayed stream dead; ARGV count: moves jobs that are due to the stream, and members that
@@ -212,11 +215,21 @@ end
 return due and 'delayed' or added
 ";
 
-/// KEYS stream dead; ARGV group idle_ms consumer keep: removes consumers without pending entries: the named
-/// one, and those that are idle for `idle_ms`. A consumer with entries stays, since removing it would
-/// lose them. It also deletes entries that each group has acknowledged, the last one being of a program
-/// that deletes none, or one that was destroyed since. It gives entries in quarantine letters, if theirs are gone.
+/// KEYS stream dead; ARGV group idle_ms consumer keep back_ms: removes consumers without pending entries: the
+/// named one, and those that are idle for `idle_ms`. The named one leaves, and nothing of it runs. So its
+/// entries wait for any consumer, as those that `back_ms` has made look idle, and no process has them. A
+/// consumer with other entries stays, since removing it would lose them. It also deletes entries that each
+/// group has acknowledged, the last one being of a program that deletes none, or one that was destroyed
+/// since. It gives entries in quarantine letters, if theirs are gone.
 const LEAVE: &str = r"
+local rows = ARGV[3] ~= '' and redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 10000, ARGV[3]) or {}
+for _, row in ipairs(rows) do
+  -- One with a run of this consumer was not handed back.
+  if not counter_of(row[4]).own then
+    redis.call('XCLAIM', KEYS[1], ARGV[1], 'released', 0, row[1], 'IDLE', math.max(row[3], ARGV[5]),
+      'RETRYCOUNT', string.format('%.0f', row[4]), 'JUSTID')
+  end
+end
 for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
   local found = about(row)
   if found.pending == 0 and (found.name == ARGV[3] or found.idle > tonumber(ARGV[2])) then

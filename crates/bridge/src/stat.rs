@@ -32,7 +32,8 @@ pub struct Stat {
     pub exists: bool,
     /// Whether the group exists: the first consumer makes it.
     pub group_exists: bool,
-    /// Jobs that no consumer has fetched.
+    /// Jobs that wait in the stream: no consumer has fetched them, or one that has stopped since has handed
+    /// them back.
     pub lag: u64,
     /// Jobs that consumers hold.
     pub in_flight: u64,
@@ -46,7 +47,7 @@ pub struct Stat {
     pub retries: u64,
     /// Jobs that became dead letters.
     pub dead: u64,
-    /// Jobs taken over from dead consumers.
+    /// Jobs taken over from dead consumers, or from those that have handed them back.
     pub reclaimed: u64,
     /// Jobs that ran twice.
     pub duplicates: u64,
@@ -57,12 +58,15 @@ pub struct Stat {
     pub unread: Vec<(String, Error)>,
 }
 
-/// The consumers of entries that no process has: those in quarantine, and those that were released.
-const NO_PROCESSES: [&str; 2] = ["quarantine", "released"];
+/// The consumer of entries that were released from quarantine, or by a consumer that has stopped.
+const RELEASED: &str = "released";
+/// The consumers of entries that no process has.
+const NO_PROCESSES: [&str; 2] = ["quarantine", RELEASED];
 
 impl ConsumerStat {
     /// Whether it is a process, which lives or has died. Else it has entries that no process has: those
-    /// in quarantine, and those that were released from it and wait for a consumer.
+    /// in quarantine, and those that were released from it, or by a consumer that has stopped, and wait for
+    /// another.
     pub fn is_process(&self) -> bool {
         !NO_PROCESSES.contains(&&*self.name)
     }
@@ -151,7 +155,17 @@ impl Stat {
         let lag_max = length.saturating_sub(stat.in_flight);
         stat.lag = lag.map_or(lag_max, |lag| lag.min(lag_max));
         stat.consumers = consumers(&replies[6]);
+        stat.let_released_wait();
         Ok(stat)
+    }
+
+    /// Released entries are pending, and no consumer holds them.
+    fn let_released_wait(&mut self) {
+        let released = self.consumers.iter().find(|consumer| consumer.name == RELEASED);
+        // The replies are of several moments.
+        let waiting = released.map_or(0, |released| released.pending).min(self.in_flight);
+        self.in_flight -= waiting;
+        self.lag += waiting;
     }
 
     /// Whether the server has not shown a key: the stream with an empty name, or one of its others.
@@ -168,7 +182,7 @@ impl Stat {
         type Metric = (&'static str, &'static str, &'static str, fn(&Stat, Duration) -> u64);
         // By the keys that have them.
         const METRICS: [Metric; 11] = [
-            ("lag", "", "Jobs that no consumer has fetched", |stat, _| stat.lag),
+            ("lag", "", "Jobs that wait in the stream", |stat, _| stat.lag),
             ("in_flight", "", "Jobs that consumers hold", |stat, _| stat.in_flight),
             ("delayed", ":delayed", "Delayed jobs, retries included", |stat, _| stat.delayed),
             ("dead_letters", ":dead", "Letters in the dead-letter stream", |s, _| s.dead_letters),
@@ -177,7 +191,7 @@ impl Stat {
             ("done", ":stats", "Jobs that were acknowledged", |stat, _| stat.done),
             ("retries", ":stats", "Failed attempts, delayed for another", |stat, _| stat.retries),
             ("dead", ":stats", "Jobs that became dead letters", |stat, _| stat.dead),
-            ("reclaimed", ":stats", "Jobs taken over from dead consumers", |s, _| s.reclaimed),
+            ("reclaimed", ":stats", "Jobs taken over, or handed back", |stat, _| stat.reclaimed),
             ("duplicates", ":stats", "Jobs that ran twice", |s, _| s.duplicates),
         ];
         let mut out = String::new();
@@ -288,6 +302,22 @@ mod tests {
         let out = Stat::to_openmetrics(&[stat], heartbeat);
         assert!(out.contains("uwork_bridge_consumers{stream=\"\"} 3\n"), "{out}");
         assert!(out.contains("uwork_bridge_consumers_alive{stream=\"\"} 2\n"), "{out}");
+    }
+
+    #[test]
+    fn released_jobs_wait_and_are_not_in_flight() {
+        let consumer = |name: &str, pending| ConsumerStat {
+            name: name.to_owned(),
+            pending,
+            idle: Duration::ZERO,
+        };
+        let stat = |released| {
+            let consumers = vec![consumer("a:1:f", 2), consumer(RELEASED, released)];
+            let mut stat = Stat { lag: 5, in_flight: 5, consumers, ..Stat::default() };
+            stat.let_released_wait();
+            (stat.lag, stat.in_flight)
+        };
+        assert_eq!([stat(0), stat(3), stat(9)], [(5, 5), (8, 2), (10, 0)]);
     }
 
     #[test]

@@ -37,12 +37,26 @@ pub(super) fn skip(link: &Link, stream: usize, retries: &[(Place, String)]) -> C
     command
 }
 
+/// The idle time of entries that were handed back.
+fn back_ms(link: &Link) -> u64 {
+    ms(link.shared.config.heartbeat) + 1
+}
+
+/// The removal of consumers without entries: of one that leaves, and those that are idle for so long.
+pub(super) fn leave(link: &Link, stream: usize, idle_ms: u64, leaver: Option<&str>) -> Cmd {
+    let (config, keys) = (&link.shared.config, &link.streams[stream].1);
+    let mut command = call(&SCRIPTS.leave, &[&keys.stream, &keys.dead]);
+    command.arg(&config.group).arg(idle_ms).arg(leaver.unwrap_or("")).arg(u8::from(config.keep));
+    command.arg(leaver.map_or(0, |_| back_ms(link)));
+    command
+}
+
 /// The return of jobs of a stream to the other consumers.
 pub(super) fn hand_back(link: &Link, stream: usize, places: &[Place]) -> Cmd {
     let (shared, keys) = (&link.shared, &link.streams[stream].1);
     let mut command = call(&SCRIPTS.hand_back, &[&keys.stream]);
     command.arg(&shared.config.group).arg(&shared.consumer);
-    command.arg(ms(shared.config.heartbeat) + 1);
+    command.arg(back_ms(link));
     places.iter().for_each(|place| {
         let deliveries = link.delivered(place).deliveries.saturating_sub(1);
         command.arg(place.1.to_string()).arg(deliveries);

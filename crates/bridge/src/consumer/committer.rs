@@ -16,7 +16,7 @@ use redis::{Cmd, Value};
 use super::alone::{Alone, Turns};
 use super::commands::{self as command_of, has_effects};
 use super::delivered::Delivered;
-use super::failures::Throttle;
+use super::failures::Takeovers;
 use super::limits::Limits;
 use super::link::{Link, Lost, Place};
 use super::memory::Share;
@@ -41,8 +41,6 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 const BEATS_MAX: usize = 500;
 /// Lost jobs for which a sign of life is owed. Those before have had theirs, or the server refuses all.
 const LOST_MAX: usize = 10_000;
-/// The interval between two lines about takeovers.
-const TOOK_EVERY: Duration = Duration::from_secs(5);
 /// The time over which the rate is measured.
 const RATE_EVERY: Duration = Duration::from_millis(5);
 /// A run that lasts longer is recorded on the server. Shorter ones end before, and cost nothing.
@@ -67,7 +65,7 @@ struct Committer {
     /// A look has found no place.
     waits: bool,
     /// Jobs taken over from other consumers, by stream.
-    took: Vec<Throttle>,
+    took: Vec<Takeovers>,
     ended: usize,
     /// When runs are recorded next.
     record: Instant,
@@ -86,7 +84,9 @@ struct Committer {
 
 /// The thread of the committer.
 pub(super) fn run(link: Arc<Link>, wire: Wire) {
-    Committer::new(link, wire).run();
+    let mut committer = Committer::new(link, wire);
+    committer.run();
+    committer.report_takeovers(true);
 }
 
 impl Committer {
@@ -110,7 +110,7 @@ impl Committer {
             owed: vec![false; streams],
             first: vec![false; streams],
             waits: false,
-            took: vec![Throttle::default(); streams],
+            took: vec![Takeovers::default(); streams],
             ended: 0,
             record: now,
             parked: Vec::new(),
@@ -123,7 +123,7 @@ impl Committer {
         }
     }
 
-    fn run(mut self) {
+    fn run(&mut self) {
         loop {
             let until = self.wake_at();
             let taken = self.link.take_outcomes(until);
@@ -139,7 +139,7 @@ impl Committer {
                 self.collect(more);
             }
             self.measure();
-            self.report_takeovers();
+            self.report_takeovers(false);
             self.limits.check(&self.link);
             let (commands, sent) = self.commands();
             let is_over = self.backlog.is_empty() && self.refused.is_empty() && commands.is_empty();
@@ -294,10 +294,11 @@ impl Committer {
         }
     }
 
-    fn report_takeovers(&mut self) {
+    /// Says what is due, or at the end of the consumer what has not been said.
+    fn report_takeovers(&mut self, is_end: bool) {
         let now = Instant::now();
         for (took, (stream, _)) in self.took.iter_mut().zip(&self.link.streams) {
-            if let Some(count) = took.due(TOOK_EVERY, now) {
+            if let Some(count) = took.due(now, is_end) {
                 self.link.shared.reporter.say(&format!(
                     "{stream}: took over {count} job(s) of consumers that have died, or have handed \
                      them back"
@@ -402,18 +403,14 @@ impl Committer {
         }
     }
 
-    /// Removes this consumer from the groups, unless entries of it are left.
+    /// Removes this consumer from the groups. What is left of it waits for others.
     fn leave(&mut self) {
-        let shared = &self.link.shared;
-        let of_stream = |(_, keys): &(Arc<str>, crate::keys::Keys)| {
-            let mut command = call(&SCRIPTS.leave, &[&keys.stream, &keys.dead]);
-            // No consumer is idle for 136 years.
-            let never_ms = u64::from(u32::MAX) * 1_000;
-            command.arg(&shared.config.group).arg(never_ms).arg(&shared.consumer);
-            command.arg(u8::from(shared.config.keep));
-            command
-        };
-        let commands: Vec<Cmd> = self.link.streams.iter().map(of_stream).collect();
+        // No consumer is idle for 136 years.
+        let never_ms = u64::from(u32::MAX) * 1_000;
+        let streams = 0..self.link.streams.len();
+        let leaver = Some(&*self.link.shared.consumer);
+        let of_stream = |stream| command_of::leave(&self.link, stream, never_ms, leaver);
+        let commands: Vec<Cmd> = streams.map(of_stream).collect();
         self.wire.hurry();
         // A consumer that stays behind is removed by another's sweep.
         let _ = self.wire.ask(&commands);

@@ -36,6 +36,45 @@ impl Throttle {
     }
 }
 
+/// The interval between two lines about takeovers.
+const TOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Counts jobs that are taken over, a few in each look, until no more is found: one line has them all.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Takeovers {
+    unsaid: u64,
+    /// Of those that are not said.
+    first: Option<Instant>,
+    said: Option<Instant>,
+    has_all: bool,
+}
+
+impl Takeovers {
+    pub(super) fn add(&mut self, count: u64, now: Instant) {
+        if count > 0 {
+            self.unsaid += count;
+            self.first.get_or_insert(now);
+            self.has_all = false;
+        }
+    }
+
+    /// A look has found no more.
+    pub(super) fn has_all(&mut self) {
+        self.has_all = true;
+    }
+
+    /// The count, if a line is due now: when all are known, or after a time, and at the end in any case.
+    pub(super) fn due(&mut self, now: Instant, is_end: bool) -> Option<u64> {
+        let is_late = |since: Option<Instant>| since.is_none_or(|since| now >= since + TOOK_EVERY);
+        let is_due = is_end || (is_late(self.said) && (self.has_all || is_late(self.first)));
+        if self.unsaid == 0 || !is_due {
+            return None;
+        }
+        (self.said, self.first) = (Some(now), None);
+        Some(std::mem::take(&mut self.unsaid))
+    }
+}
+
 /// Failed attempts that are tried again, by stream and handler.
 #[derive(Debug, Default)]
 pub(super) struct Failures(HashMap<(String, Option<String>), Throttle>);
@@ -168,6 +207,28 @@ mod tests {
         throttle.add(4);
         assert_eq!(throttle.due(every, now + every), Some(7));
         assert_eq!(throttle.due(every, now + 10 * every), None);
+    }
+
+    #[test]
+    fn a_line_about_takeovers_has_all_of_several_looks_and_the_end_has_the_rest() {
+        let (now, mut took) = (Instant::now(), Takeovers::default());
+        took.has_all();
+        assert_eq!(took.due(now, true), None, "nothing was taken over");
+        took.add(3, now);
+        assert_eq!(took.due(now, false), None, "more may come");
+        took.add(5, now);
+        took.has_all();
+        assert_eq!(took.due(now, false), Some(8));
+        took.add(2, now);
+        took.has_all();
+        assert_eq!(took.due(now, false), None, "a line a while");
+        assert_eq!(took.due(now + TOOK_EVERY, false), Some(2));
+        let later = now + 3 * TOOK_EVERY;
+        took.add(1, later);
+        assert_eq!(took.due(later, false), None);
+        assert_eq!(took.due(later + TOOK_EVERY, false), Some(1), "looks that go on for long");
+        took.add(4, later + TOOK_EVERY);
+        assert_eq!(took.due(later + TOOK_EVERY, true), Some(4));
     }
 
     #[test]

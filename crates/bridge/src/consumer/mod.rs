@@ -62,6 +62,9 @@ const NAMED_MAX: usize = 3;
 
 /// A running consumer. Dropping it is a stop with a limit of a second; see [`Bridge::stop`].
 ///
+/// A job that must run alone runs alone among the jobs of its consumer: another `Bridge` of the process
+/// may run jobs beside it, of which one that kills the process ends it too.
+///
 /// It runs in the process that has started it. A forked child has a copy without threads, of which it
 /// may read the name and the counters; see [`Bridge::is_of_parent`].
 pub struct Bridge {
@@ -197,22 +200,10 @@ impl Bridge {
                 return;
             }
             quiet = SAY_EVERY;
-            let left = limit.saturating_sub(begun.elapsed()).as_secs();
+            let left = limit.saturating_sub(begun.elapsed());
             let running: Vec<Running> =
                 self.links.iter().flat_map(|link| link.running(0)).collect();
-            let name = |of: &Running| format!("{} for {} s", of.name, of.ms / 1_000);
-            let named: Vec<String> = running.iter().take(NAMED_MAX).map(name).collect();
-            let more = if running.len() > NAMED_MAX { ", ..." } else { "" };
-            self.shared.reporter.say(&match running.len() {
-                0 => format!(
-                    "the stop waits for a server to take the outcomes of {} job(s), up to {left} s",
-                    self.shared.held()
-                ),
-                count => format!(
-                    "the stop waits for {count} running job(s), up to {left} s: {}{more}",
-                    named.join(", ")
-                ),
-            });
+            self.shared.reporter.say(&waits(&running, self.shared.held(), left));
         }
     }
 
@@ -249,6 +240,23 @@ impl Bridge {
         self.readers.drain(..).for_each(ThreadHandle::join);
         let uncommitted = self.shared.held();
         Stopped { counters: self.counters(), abandoned, uncommitted }
+    }
+}
+
+/// The line of a stop that waits for runs, or with none for outcomes. A part of a second is left, too.
+fn waits(running: &[Running], held: usize, left: Duration) -> String {
+    let left = left.as_millis().div_ceil(1_000);
+    let name = |of: &Running| format!("{} for {} s", of.name, of.ms / 1_000);
+    let named: Vec<String> = running.iter().take(NAMED_MAX).map(name).collect();
+    let more = if running.len() > NAMED_MAX { ", ..." } else { "" };
+    match running.len() {
+        0 => format!(
+            "the stop waits for a server to take the outcomes of {held} job(s), up to {left} s"
+        ),
+        count => format!(
+            "the stop waits for {count} running job(s), up to {left} s: {}{more}",
+            named.join(", ")
+        ),
     }
 }
 
@@ -429,6 +437,16 @@ mod tests {
         let waiting = Waiting::new(&reporter);
         waiting.begin("the server has not answered".to_owned());
         assert_eq!(told.recv(), Ok((true, 1)));
+    }
+
+    #[test]
+    fn a_stop_that_waits_for_a_part_of_a_second_does_not_say_that_no_time_is_left() {
+        let ticket = crate::job::Ticket::new();
+        let running = Running { name: "order-8".to_owned(), ms: 1_500, attempt: 1, ticket };
+        let line = waits(&[running], 1, Duration::from_millis(500));
+        assert_eq!(line, "the stop waits for 1 running job(s), up to 1 s: order-8 for 1 s");
+        let line = waits(&[], 2, Duration::from_millis(2_001));
+        assert!(line.ends_with(" the outcomes of 2 job(s), up to 3 s"), "{line}");
     }
 
     #[test]

@@ -11,10 +11,10 @@
 /// user's rights or of the place of results: then nothing has changed, and the call may be repeated.
 ///
 /// A handler's script that fails keeps its writes. So this call makes its job a dead letter, although
-/// another consumer may own the entry, and no run repeats the writes. It returns what BURY returns, and
-/// the error. A call with a script that is sent `again`, or is not known to be the first (`none`), returns
-/// the same if it finds the letter of `first` among the newest 100, or 4 MiB of them: an exchange has a
-/// bound of such calls.
+/// another consumer may own the entry, and no run repeats the writes. It returns what BURY returns, with
+/// the error before the letter. A call with a script that is sent `again`, or is not known to be the first
+/// (`none`), returns the same if it finds the letter of `first` among the newest 100, or 4 MiB of them: an
+/// exchange has a bound of such calls.
 pub(super) const EFFECTS: &str = r"
 local failed = 'an effect failed: EVAL: '
 local function letter()
@@ -26,7 +26,7 @@ local function letter()
     for _, word in ipairs(found[2]) do bytes = bytes + #word end
     local of = about(found[2])
     local is_own = of.o == ARGV[8] and (not of.g or of.g == ARGV[1])
-    if is_own and of.e and of.e:sub(1, #failed) == failed then return {of.q and 3 or 1, of.e} end
+    if is_own and of.e and of.e:sub(1, #failed) == failed then return {of.q and 3 or 1, of.e, found[1]} end
   end
 end
 local at = 9
@@ -124,13 +124,13 @@ if to >= from then
   if said and not is_script then return failure('EFFECT', of, said) end
   if said then
     local reason = failed .. (said:match('^REFUSED (.*)') or said):sub(1, 65536)
-    local is_buried, place = pcall(bury, KEYS[1], KEYS[4], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[5],
-      reason, ARGV[6])
+    local is_buried, place, named = pcall(bury, KEYS[1], KEYS[4], KEYS[2], ARGV[1], ARGV[2], ARGV[3],
+      ARGV[5], reason, ARGV[6])
     if not is_buried then
       -- The script itself may have changed the dead letters. The sweep gives the entry a letter.
       redis.call('XCLAIM', KEYS[1], ARGV[1], keeper, 0, ARGV[2], 'RETRYCOUNT', 0, 'JUSTID')
     end
-    return {is_buried and place or 3, reason}
+    return {is_buried and place or 3, reason, named}
   end
 end
 if added then

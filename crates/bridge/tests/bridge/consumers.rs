@@ -250,7 +250,7 @@ fn a_job_that_kills_its_consumers_is_a_dead_letter_after_the_last_attempt() {
         Ok(Reply::done())
     });
     let bridge = Bridge::start(config, handlers, reports).unwrap();
-    lines.wait_line("is a dead letter after 5 attempt(s): its consumer died each time");
+    lines.wait_line(" after 5 attempt(s): its consumer died each time");
     count.wait_for("innocent 1", 1);
     let counters = bridge.stop(LONG).counters;
     assert_eq!((counters.dead, counters.done, count.sum()), (1, 1, 1), "it does not run here");
@@ -323,7 +323,7 @@ fn a_last_attempt_after_deaths_runs_alone_and_only_one_that_was_alone_is_given_u
     config.max_active = 8;
     let bridge = Bridge::start(config, handlers, lines.reports()).unwrap();
     count.wait_distinct(203);
-    lines.wait_line("is a dead letter after 3 attempt(s): its consumer died each time");
+    lines.wait_line(" after 3 attempt(s): its consumer died each time");
     let counters = bridge.stop(LONG).counters;
     assert_eq!((counters.done, counters.dead, count.sum()), (203, 1, 203));
     assert_eq!((counters.duplicates, count.of("not alone")), (3, 0));

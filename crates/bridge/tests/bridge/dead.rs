@@ -65,6 +65,37 @@ fn a_letter_has_its_reason_and_its_first_entry_and_a_replay_begins_anew() {
 }
 
 #[test]
+fn the_line_of_a_consumer_names_the_job_and_the_letter_that_commands_take() {
+    let Some(redis) = Redis::start("the_line_of_a_consumer_names", &[]) else { return };
+    push(&redis, Push::new("fails").id("order-7"));
+    push(&redis, Push::new("writes").id("order-8"));
+    // It has no id, and stays in quarantine.
+    add_wide(&redis, "fails");
+    let lines = Count::default();
+    let handlers = Handlers::new().otherwise(|job| match job.payload() {
+        b"writes" => {
+            let script = "redis.call('SET', KEYS[1], '1') error('no')";
+            Ok(Reply::done().effect(["EVAL", script, "1", "{jobs}:effect"]))
+        }
+        _ => Err(Failure::dead("it is broken")),
+    });
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
+    until("the jobs are dead", || bridge.counters().dead == 3);
+    bridge.stop(LONG);
+    let page = letters(&redis).page(None, 10, 100).unwrap();
+    assert_eq!(page.len(), 3);
+    for letter in page {
+        let job = letter.id.or(letter.entry).unwrap();
+        let words = format!("jobs: {job} is the dead letter {} after 1 attempt(s)", letter.number);
+        assert!(
+            lines.lines().iter().any(|line| line.starts_with(&words)),
+            "{words}: {:?}",
+            lines.lines()
+        );
+    }
+}
+
+#[test]
 fn a_replay_keeps_the_id_taken_and_a_removal_sets_it_free() {
     let Some(redis) = Redis::start("a_replay_keeps_the_id_taken", &[]) else { return };
     push(&redis, Push::new("one").id("7"));

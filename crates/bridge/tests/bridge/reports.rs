@@ -33,7 +33,7 @@ fn the_first_failure_of_each_handler_is_reported_and_no_other() {
         assert!(line.ends_with(r" of 3: no\u{1b}[31m address"), "{line}");
         assert_eq!(count_of(&lines, &words), 1, "{:?}", lines.lines());
     }
-    assert_eq!(count_of(&lines, "is a dead letter after 3 attempt(s)"), 10);
+    assert_eq!(count_of(&lines, " after 3 attempt(s)"), 10);
 }
 
 #[test]
@@ -50,6 +50,27 @@ fn a_takeover_is_reported() {
     count.wait_distinct(2);
     bridge.stop(LONG);
     assert_eq!(count_of(&lines, "took over"), 1);
+}
+
+#[test]
+fn lines_about_takeovers_count_the_jobs_of_all_looks() {
+    let Some(redis) = Redis::start("lines_about_takeovers_count", &[]) else { return };
+    push(&redis, (0..8).map(|nth| Push::new(nth.to_string())));
+    redis.ask("XGROUP CREATE jobs uwork 0");
+    redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+    redis.forget_signs_of_life("jobs", "ghost");
+    let (count, lines) = (Count::default(), Count::default());
+    let mut settings = config_never_late(redis.server(), "jobs");
+    // A look takes what the consumer has room for.
+    settings.max_active = 1;
+    let bridge = Bridge::start(settings, count.handlers(), lines.reports()).unwrap();
+    count.wait_distinct(8);
+    assert_eq!(bridge.stop(LONG).counters.reclaimed, 8);
+    let said = |line: &String| -> Option<u64> {
+        line.strip_prefix("jobs: took over ")?.split(' ').next()?.parse().ok()
+    };
+    let said: u64 = lines.lines().iter().filter_map(said).sum();
+    assert_eq!(said, 8, "{:?}", lines.lines());
 }
 
 #[test]

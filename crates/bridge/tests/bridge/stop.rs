@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::Value;
 use uwork_bridge::{
-    Bridge, Config, Error, Failure, Handlers, Producer, Push, Reply, Server, Stopped,
+    Bridge, Config, Error, Failure, Handlers, Producer, Push, Reply, Server, Stat, Stopped,
 };
 
 use crate::support::count::{Count, LONG, Since, config, config_never_late};
@@ -85,6 +85,72 @@ fn a_stop_returns_although_the_server_hangs() {
     let other = Bridge::start(config(redis.server(), "jobs"), count.handlers(), |_| {}).unwrap();
     until("the stream is empty", || redis.number("XLEN jobs") == 0);
     other.stop(LONG);
+}
+
+/// What waits, is in flight, is alive, and is known, and the consumers with what they have.
+type Seen = ([u64; 4], Vec<(String, u64)>);
+
+fn seen(redis: &Redis) -> Seen {
+    let stat = Stat::read(redis.server(), "jobs", "uwork").unwrap();
+    let counts = [stat.lag, stat.in_flight, stat.consumers_alive(LONG), stat.consumers_known()];
+    (counts, stat.consumers.into_iter().map(|of| (of.name, of.pending)).collect())
+}
+
+#[test]
+fn a_consumer_that_has_stopped_is_gone_at_once_and_its_jobs_wait_for_others() {
+    let Some(mut redis) = Redis::start("a_consumer_that_has_stopped_is_gone", &[]) else { return };
+    (0..3).for_each(|_| push(&redis));
+    let begun = Count::default();
+    let handlers = || {
+        let runs = begun.clone();
+        Handlers::new().otherwise(move |job| {
+            runs.add(format!("attempt {}", job.attempt()));
+            until("the job is abandoned", || job.is_abandoned());
+            Ok(Reply::done())
+        })
+    };
+    let start = || {
+        let mut config = config_never_late(redis.server(), "jobs");
+        config.max_active = 3;
+        Bridge::start(config, handlers(), |_| {}).unwrap()
+    };
+    let bridge = start();
+    begun.wait_for("attempt 1", 3);
+    let held = vec![(bridge.consumer().to_owned(), 3)];
+    assert_eq!(seen(&redis), ([0, 3, 1, 1], held));
+    assert_eq!(stop(bridge).abandoned, 3);
+    let waiting = ([3, 0, 0, 0], vec![("released".to_owned(), 3)]);
+    assert_eq!(seen(&redis), waiting);
+    // Another takes them over, and hands them back in its turn. These runs were no attempts.
+    let other = start();
+    begun.wait_for("attempt 1", 6);
+    let held = [("released".to_owned(), 0), (other.consumer().to_owned(), 3)];
+    let (counts, mut consumers) = seen(&redis);
+    consumers.sort();
+    assert_eq!((counts, &consumers[..]), ([0, 3, 1, 1], &held[..]));
+    stop(other);
+    assert_eq!(seen(&redis), waiting);
+    redis.restart();
+    assert_eq!(seen(&redis), waiting, "a server that has started shows no consumer alive");
+}
+
+#[test]
+fn a_consumer_with_a_run_that_it_has_not_handed_back_stays_behind_with_the_job() {
+    let Some(redis) = Redis::start("a_consumer_with_a_run_that_it", &[]) else { return };
+    push(&redis);
+    redis.ask("XGROUP CREATE jobs uwork 0");
+    redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+    let count = Count::default();
+    let config = config_never_late(redis.server(), "jobs");
+    let bridge = Bridge::start(config, count.handlers(), |_| {}).unwrap();
+    let (entry, consumer) = (redis.entry("jobs"), bridge.consumer().to_owned());
+    // The run is recorded as its owner's, which knows nothing of it.
+    let counter = "RETRYCOUNT 20000001000001";
+    redis.ask(&format!("XCLAIM jobs uwork {consumer} 0 {entry} {counter} JUSTID"));
+    stop(bridge);
+    let (counts, consumers) = seen(&redis);
+    assert!(counts[..2] == [0, 1] && consumers.contains(&(consumer, 1)), "{consumers:?}");
+    assert_eq!((deliveries(&redis), count.sum()), (20_000_001_000_001, 0));
 }
 
 /// The deliveries of the only pending entry.

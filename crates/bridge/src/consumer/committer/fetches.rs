@@ -5,6 +5,7 @@ use std::time::Instant;
 use redis::Cmd;
 
 use super::Committer;
+use crate::consumer::commands as command_of;
 use crate::consumer::memory::Share;
 use crate::consumer::schedule::{PROMOTE_EVERY, SWEEP_EVERY, patience, reclaim_every};
 use crate::consumer::sent::Sent;
@@ -44,10 +45,8 @@ impl Committer {
                 self.end_orphans_first(stream);
             }
             if sweep {
-                let mut command = call(&SCRIPTS.leave, &[&keys.stream, &keys.dead]);
-                command.arg(&shared.config.group).arg(ms(shared.config.heartbeat * 10)).arg("");
-                command.arg(u8::from(shared.config.keep));
-                commands.push(command);
+                let idle_ms = ms(shared.config.heartbeat * 10);
+                commands.push(command_of::leave(&link, stream, idle_ms, None));
                 sent.push(Sent::Sweep);
             }
         }

@@ -53,6 +53,21 @@ fn numbers(reply: &Value) -> [u64; 2] {
     }
 }
 
+/// What a script says that has moved an entry, and the dead letter that it has made.
+fn moved(reply: &Value) -> (u64, Option<String>) {
+    match reply {
+        Value::Int(number) => (number.cast_unsigned(), None),
+        Value::Array(parts) => match &parts[..] {
+            [Value::Int(number), .., letter @ Value::BulkString(_)] => {
+                (number.cast_unsigned(), Some(text(letter)))
+            }
+            [Value::Int(number), ..] => (number.cast_unsigned(), None),
+            _ => (0, None),
+        },
+        _ => (0, None),
+    }
+}
+
 /// A suspect of a reclaim.
 fn suspect(row: &Value) -> Option<(EntryId, Seen)> {
     let Value::Array(row) = row else { return None };
@@ -161,7 +176,6 @@ impl Committer {
 
     fn accepted(&mut self, reply: Value, sent: Sent) {
         let tally = &self.link.shared.tally;
-        let number = if let Value::Int(number) = reply { number.cast_unsigned() } else { 0 };
         match sent {
             Sent::Complete(places, twice) => {
                 self.completed(twice, numbers(&reply), places.len() as u64);
@@ -207,13 +221,15 @@ impl Committer {
             }
             Sent::Effects(mut outcome) => {
                 if let Value::Array(parts) = &reply
-                    && let [Value::Int(place), reason @ Value::BulkString(_)] = &parts[..]
+                    && let [Value::Int(place), reason @ Value::BulkString(_), letter @ ..] =
+                        &parts[..]
                 {
                     // A script that has failed.
                     outcome.end = End::Failed(Failure::dead(text(reason)));
+                    let letter = letter.first().map(text);
                     match place.cast_unsigned() {
                         GONE => self.gone(outcome.place.0, &[outcome.place.1]),
-                        place => self.buried(&outcome, place == IN_QUARANTINE),
+                        place => self.buried(&outcome, place == IN_QUARANTINE, letter),
                     }
                 } else {
                     self.completed(outcome.twice, numbers(&reply), 1);
@@ -221,6 +237,7 @@ impl Committer {
                 self.link.release([outcome.place]);
             }
             Sent::Failed(outcome, fate) => {
+                let (number, letter) = moved(&reply);
                 match (fate, number) {
                     (_, 0) => {
                         tally.lost(1);
@@ -232,13 +249,13 @@ impl Committer {
                         self.backlog.push(Outcome { end: End::HandBack, ..outcome });
                         return;
                     }
-                    (_, IN_QUARANTINE) => self.buried(&outcome, true),
+                    (_, IN_QUARANTINE) => self.buried(&outcome, true, letter),
                     (_, GONE) => {
                         tally.lost(1);
                         self.gone(outcome.place.0, &[outcome.place.1]);
                     }
                     (Fate::Retry(_), _) => tally.retries(1),
-                    (Fate::Bury, _) => self.buried(&outcome, false),
+                    (Fate::Bury, _) => self.buried(&outcome, false, letter),
                 }
                 self.link.release([outcome.place]);
             }
@@ -286,14 +303,19 @@ impl Committer {
         }
     }
 
-    fn buried(&self, outcome: &Outcome, is_in_quarantine: bool) {
-        let shared = &self.link.shared;
+    /// Names a job by its own id and by its letter, which commands take. The reply with the letter may have
+    /// been lost.
+    fn buried(&self, outcome: &Outcome, is_in_quarantine: bool, letter: Option<String>) {
+        let (shared, (stream, entry)) = (&self.link.shared, outcome.place);
         let place = if is_in_quarantine { ", and its entry stays in the stream" } else { "" };
         shared.tally.dead(1);
-        let (stream, id) = (&self.link.streams[outcome.place.0].0, outcome.place.1);
+        let id = outcome.id.clone().unwrap_or_else(|| entry.to_string());
         let (attempt, End::Failed(failure)) = (outcome.attempt, &outcome.end) else { return };
+        let letter =
+            letter.map_or("a dead letter".to_owned(), |of| format!("the dead letter {of}"));
         shared.reporter.say(&format!(
-            "{stream}: {id} is a dead letter after {attempt} attempt(s){place}: {}",
+            "{}: {id} is {letter} after {attempt} attempt(s){place}: {}",
+            self.link.streams[stream].0,
             failure.text.lines().next().unwrap_or_default()
         ));
     }
@@ -357,11 +379,13 @@ impl Committer {
         }
         self.suspects.forget(now);
         self.link.shared.tally.reclaimed(count);
-        self.took[stream].add(count);
-        self.report_takeovers();
+        self.took[stream].add(count, Instant::now());
         self.cursors[stream] = String::from_utf8_lossy(&cursor).into_owned();
         // The pass is not over.
         let is_over = cursor == b"0-0";
+        if is_over && count == 0 {
+            self.took[stream].has_all();
+        }
         if !is_over {
             self.next.reclaim[stream] = Instant::now();
         }

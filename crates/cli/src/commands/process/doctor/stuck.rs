@@ -92,7 +92,7 @@ pub(super) fn findings(
         let text = names.in_text(&queue.evidence);
         let mut finding = queue.finding;
         if let Some(remedy) = remedy(&queue.kind, &text) {
-            finding.remedy = remedy.to_owned();
+            finding.remedy = remedy;
         }
         finding.evidence = start_of(deadlocks.once(&queue.name, &text));
         findings.push(finding);
@@ -394,20 +394,34 @@ fn stacks_of(stacks: &str, queue: &str) -> String {
 }
 
 /// The remedy for what the stacks of a queue of that kind show. None if its items only take long.
-fn remedy(kind: &str, stacks: &str) -> Option<&'static str> {
+fn remedy(kind: &str, stacks: &str) -> Option<String> {
     let sleeps = || stacks.contains(", asleep, in ") || stacks.contains(", waiting, in ");
-    match kind {
-        _ if stacks.contains(DEADLOCK) => Some(
+    let text = match kind {
+        _ if stacks.contains(DEADLOCK) => {
             "a deadlock, items wait for each other: flush outside of items, or use one order of the \
-             queues",
-        ),
-        "bh" if sleeps() => Some("an item sleeps in BH context: move it to another queue"),
-        _ if sleeps() => Some(
-            "an item sleeps (see its stack); this may be intended; if it waits for a lock, the holder is \
-             among the stacks of `gdb -p PID -batch -ex 'thread apply all bt'`",
-        ),
-        _ => None,
-    }
+             queues"
+        }
+        "bh" if sleeps() => "an item sleeps in BH context: move it to another queue",
+        _ if sleeps() => match job_in(stacks) {
+            Some(job) => {
+                return Some(format!("a job that runs: {job}; `--limit` ends one that hangs"));
+            }
+            None => {
+                "an item sleeps (see its stack); this may be intended; if it waits for a lock, the \
+                 holder is among the stacks of `gdb -p PID -batch -ex 'thread apply all bt'`"
+            }
+        },
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+/// The job of a bridge that runs for the longest: its worker has its description.
+fn job_in(stacks: &str) -> Option<&str> {
+    stacks.lines().find_map(|line| {
+        let (_, of_worker) = line.split_once(" of queue \"bridge-")?;
+        of_worker.split_once(", \"")?.1.strip_suffix('"')
+    })
 }
 
 /// The first item of a dump's queue that waits.
@@ -553,15 +567,19 @@ mod tests {
     fn the_remedy_follows_from_the_kind_and_the_stacks() {
         let worker =
             |state| format!("  uw/0 (thread 7, slot 1), {state}, in a::F of queue \"q\"\n");
-        let of = |kind, state| remedy(kind, &worker(state)).unwrap_or("none");
+        let of = |kind, state| remedy(kind, &worker(state)).unwrap_or("none".to_owned());
         assert_eq!(of("bh", "asleep"), "an item sleeps in BH context: move it to another queue");
         assert!(of("unbound", "asleep").starts_with("an item sleeps (see its stack)"));
         assert_eq!(of("unbound", "asleep"), of("per-cpu", "waiting"));
-        assert_eq!((of("bh", "running"), of("unbound", "running")), ("none", "none"));
+        assert_eq!([of("bh", "running"), of("unbound", "running")], ["none", "none"]);
         let deadlock =
             worker("waiting") + "  deadlock: item a::F 0x1 (slot 1) of queue \"q\" waits\n";
         assert!(
             remedy("unbound", &deadlock).is_some_and(|remedy| remedy.starts_with("a deadlock"))
         );
+        let job = worker("waiting")
+            .replace("\"q\"\n", "\"bridge-1\", for at most 7 s, \"o-8 sleep 60\"\n");
+        let named = remedy("unbound", &job).unwrap();
+        assert_eq!(named, "a job that runs: o-8 sleep 60; `--limit` ends one that hangs");
     }
 }

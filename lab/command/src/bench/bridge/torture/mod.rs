@@ -15,12 +15,14 @@
 //! Each consumer records the begin and the end of each run in a file, and the torture records each
 //! disturbance. An [oracle](oracle.rs) judges what became of the jobs from that: lost jobs, dead letters of
 //! innocent jobs, poisonous jobs that are not buried, wrong effects and results, and runs that no disturbance
-//! explains end it with exit status 1. The file `faults` in the folder of records has each fault and all
-//! disturbances.
+//! explains end it with exit status 1. A letter of an innocent job is [explained](deaths.rs), and has a line,
+//! if each of its runs met a death of its consumer, and the last three ones were alone. The file `faults` in
+//! the folder of records has each fault and all disturbances.
 
 mod clock;
 mod consumer;
 mod consumers;
+mod deaths;
 mod jobs;
 mod oracle;
 mod producer;

@@ -3,10 +3,12 @@
 //!
 //! A run is *explained* if the run before it failed as it should, or if a disturbance could have kept
 //! the server from learning of the run before. An extra run that is not explained is a fault of the
-//! bridge. No disturbance explains an effect that is missing, or that happened twice.
+//! bridge. No disturbance explains an effect that is missing, or that happened twice, but that of a job whose
+//! letter is [explained](super::deaths).
 
 use std::collections::{HashMap, HashSet};
 
+use super::deaths::{Deaths, Explained};
 use super::jobs::{Jobs, Kind, Side, Trace};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,8 +95,10 @@ pub(super) struct WrongEffect {
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     pub(super) lost: Vec<u64>,
-    /// Letters of jobs that are not poisonous.
+    /// Letters of jobs that are not poisonous, and that no deaths explain.
     pub(super) innocent: Vec<Letter>,
+    /// Those that deaths explain, by the documented rule. They are no faults.
+    pub(super) explained: Vec<Explained>,
     /// Poisonous jobs without a letter that says so.
     pub(super) unburied: Vec<u64>,
     /// Two consecutive runs of a job, of which the second one is not explained.
@@ -125,16 +129,25 @@ impl Evidence {
         for run in &self.runs {
             runs.entry(run.job).or_default().push(*run);
         }
+        runs.values_mut().for_each(|of_job| of_job.sort_by_key(|run| run.begun_us));
+        let deaths = Deaths::of(&self.disturbances);
         let mut letters = HashMap::<u64, &Letter>::new();
+        let mut explained = HashSet::new();
         for letter in &self.letters {
-            match letter.job {
-                Some(job) if job < self.jobs.count && self.jobs.kind(job) == Kind::Poison => {
-                    letters.insert(job, letter);
-                }
+            let job = letter.job.filter(|&job| job < self.jobs.count);
+            if let Some(job) = job.filter(|&job| self.jobs.kind(job) == Kind::Poison) {
+                letters.insert(job, letter);
+                continue;
+            }
+            let of_job = job.and_then(|job| runs.get(&job)).map_or(&[][..], Vec::as_slice);
+            match job.and_then(|_| deaths.explain(letter, of_job, &self.runs)) {
+                // A second letter of a job is a fault.
+                Some(found) if explained.insert(found.job) => verdict.explained.push(found),
                 _ => verdict.innocent.push(letter.clone()),
             }
         }
-        let buried: Vec<u64> = verdict.innocent.iter().filter_map(|letter| letter.job).collect();
+        let innocent = verdict.innocent.iter().filter_map(|letter| letter.job);
+        let buried: HashSet<u64> = innocent.chain(explained.iter().copied()).collect();
         for job in 0..self.jobs.count {
             let of_job = runs.remove(&job).unwrap_or_default();
             let is_done = of_job.iter().any(|run| matches!(run.end, Some((_, End::Done))));
@@ -146,22 +159,23 @@ impl Evidence {
                 if !is_done && !buried.contains(&job) {
                     verdict.lost.push(job);
                 }
-                self.judge_runs(of_job, &mut verdict);
+                self.judge_runs(&of_job, &mut verdict);
             }
         }
-        self.judge_effects(&mut verdict);
+        self.judge_effects(&explained, &mut verdict);
         verdict.unknown = runs.values().map(Vec::len).sum();
         verdict
     }
 
-    /// A job that is lost has no effect, and is one fault.
-    fn judge_effects(&self, verdict: &mut Verdict) {
+    /// A job that is lost has no effect, and is one fault. One whose letter is `explained` must have none.
+    fn judge_effects(&self, explained: &HashSet<u64>, verdict: &mut Verdict) {
         let without_effect: HashSet<u64> = verdict.lost.iter().copied().collect();
         for (side, trace, counted) in &self.effects {
             let (trace, mut counted) = (*trace, counted.clone());
             for job in Jobs::of(*side, self.jobs.count) {
                 let found = counted.remove(&job).unwrap_or(0);
-                let expected = self.jobs.traces(job, trace);
+                let expected =
+                    if explained.contains(&job) { 0 } else { self.jobs.traces(job, trace) };
                 let is_lost = found == 0 && without_effect.contains(&job);
                 if found != expected && !is_lost {
                     verdict.effects.push(WrongEffect { job, trace, found, expected });
@@ -178,8 +192,7 @@ impl Evidence {
         }
     }
 
-    fn judge_runs(&self, mut runs: Vec<Run>, verdict: &mut Verdict) {
-        runs.sort_by_key(|run| run.begun_us);
+    fn judge_runs(&self, runs: &[Run], verdict: &mut Verdict) {
         for pair in runs.windows(2) {
             let (before, next) = (pair[0], pair[1]);
             if matches!(before.end, Some((_, End::Failed))) {
@@ -304,6 +317,39 @@ mod tests {
         evidence.letters = vec![letter(Some(7)), letter(None), letter(Some(1_000))];
         assert_eq!(evidence.judge().innocent.len(), 3);
         assert!(!evidence.judge().is_good());
+    }
+
+    #[test]
+    fn the_effect_of_a_job_whose_letter_is_explained_is_missing_and_one_that_exists_is_wrong() {
+        // Job 2 leaves an effect. Each of its runs met a kill of its consumer, alone.
+        let mut evidence = good();
+        evidence.runs.retain(|run| run.job != 2);
+        evidence.effects[0].2.remove(&2);
+        for nth in 1..=7 {
+            evidence.runs.push(run(2, 0, 20 * nth, None));
+            let at = 20 * nth + 1;
+            evidence.disturbances.push(disturbed(Cause::Kill, Victim::Consumer(0), at, at));
+        }
+        let letter = Letter { job: Some(2), error: DIED.to_owned() };
+        assert_eq!(evidence.judge().lost, [2], "without a letter");
+        evidence.letters.push(letter.clone());
+        let verdict = evidence.judge();
+        assert!(verdict.is_good() && verdict.innocent.is_empty(), "{verdict:?}");
+        let [explained] = &verdict.explained[..] else { panic!("{verdict:?}") };
+        assert_eq!((explained.job, explained.runs.len()), (2, 7));
+        let mut twice = evidence;
+        twice.letters.push(letter);
+        assert_eq!(twice.judge().innocent.len(), 1);
+        twice.letters.truncate(1);
+        twice.effects[0].2.insert(2, 1);
+        let wrong = WrongEffect { job: 2, trace: Trace::First, found: 1, expected: 0 };
+        assert_eq!(twice.judge().effects, [wrong]);
+        // Without one of the kills it is a fault, and so is its effect.
+        twice.effects[0].2.remove(&2);
+        twice.disturbances.remove(6);
+        let verdict = twice.judge();
+        assert!(verdict.explained.is_empty() && verdict.innocent.len() == 1);
+        assert_eq!(verdict.effects.len(), 1);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use super::deaths::Explained;
 use super::jobs::{Side, Trace};
 use super::oracle::{Cause, Disturbance, Evidence, Run, Verdict, WrongEffect};
 use crate::UserError;
@@ -13,7 +14,7 @@ use crate::bench::summary::Metric;
 /// Faults of each kind that the file names.
 const NAMED_MAX: usize = 100;
 
-/// The last line, and whether all is good.
+/// A line for each explained letter and the last line, and whether all is good.
 #[derive(Default)]
 pub(in super::super) struct Said {
     pub(in super::super) line: String,
@@ -29,6 +30,7 @@ pub(super) fn figures(seed: u32, evidence: &Evidence, verdict: &Verdict) -> Vec<
     let counts = [
         (count("lost_jobs", "lost"), verdict.lost.len()),
         (count("innocent_dead_letters", "innocent dead"), verdict.innocent.len()),
+        (count("explained_letters", "explained letters"), verdict.explained.len()),
         (count("unburied_poison", "unburied poison"), verdict.unburied.len()),
         (count("unexplained_runs", "unexplained runs"), verdict.unexplained.len()),
         (count("wrong_effects", "wrong effects"), verdict.effects.len()),
@@ -50,7 +52,7 @@ pub(super) fn figures(seed: u32, evidence: &Evidence, verdict: &Verdict) -> Vec<
     counts.map(|(metric, count)| (metric, count as f64)).into()
 }
 
-/// The last line. The folder of the records is left if there is a fault.
+/// The lines at the end. The folder of the records is left if there is a fault.
 pub(super) fn said(
     seed: u32,
     evidence: &Evidence,
@@ -58,7 +60,10 @@ pub(super) fn said(
     folder: &Path,
 ) -> Result<Said, UserError> {
     let is_good = verdict.is_good();
-    let mut line = format!(
+    let mut line = verdict.explained.iter().map(|of| explained(evidence, of)).collect::<String>();
+    // Writing to a string does not fail.
+    let _ = write!(
+        line,
         "torture: {}: {} jobs, {} lost, {} innocent dead letters, {} of {} poisonous jobs not \
          buried, {} of {} extra runs without a reason, {} wrong effects; seed {seed}",
         if is_good { "passed" } else { "FAILED" },
@@ -84,9 +89,30 @@ pub(super) fn said(
     Ok(Said { line, is_good })
 }
 
-fn faults(evidence: &Evidence, verdict: &Verdict) -> String {
+/// A time since the first run.
+fn since_first(evidence: &Evidence) -> impl Fn(u64) -> String {
     let origin = evidence.runs.iter().map(|run| run.begun_us).min().unwrap_or(0);
-    let at = |us: u64| format!("{:.3} s", (us as f64 - origin as f64) / 1e6);
+    move |us| format!("{:.3} s", (us as f64 - origin as f64) / 1e6)
+}
+
+/// The line of an explained letter: its job, and what ended each run.
+fn explained(evidence: &Evidence, of: &Explained) -> String {
+    let at = since_first(evidence);
+    let run = |(run, death): &(Run, Option<Disturbance>)| {
+        let end = match death {
+            Some(death) => format!("{:?} {}", death.cause, at(death.to_us)),
+            None => "failed as planned".to_owned(),
+        };
+        format!("consumer {} {}, {end}", run.consumer, at(run.begun_us))
+    };
+    let runs: Vec<String> = of.runs.iter().map(run).collect();
+    let (job, kind) = (of.job, evidence.jobs.kind(of.job));
+    let count = runs.len();
+    format!("torture: explained letter: job {job} ({kind:?}), {count} runs: {}\n", runs.join("; "))
+}
+
+fn faults(evidence: &Evidence, verdict: &Verdict) -> String {
+    let at = since_first(evidence);
     let run = |run: &Run| {
         let end = run.end.map_or("no end".to_owned(), |(us, end)| format!("{end:?} {}", at(us)));
         format!("    consumer {}: begun {}, {end}\n", run.consumer, at(run.begun_us))
