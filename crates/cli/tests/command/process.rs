@@ -403,11 +403,16 @@ fn a_blank_path_names_no_attribute() {
 
 #[test]
 fn a_missing_path_is_told_with_the_list_of_paths() {
+    let told = |args: &[&str]| {
+        let output = uwork(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
     for args in [&["get", "7"][..], &["set", "7"], &["get"]] {
-        let error = refused(args);
+        let error = told(args);
         assert!(error.contains("<PATH>") && error.contains("`uwork ls PID` the paths"), "{error}");
     }
-    assert!(!refused(&["dump"]).contains("uwork ls"), "no path is missing");
+    assert!(!told(&["dump"]).contains("uwork ls"), "no path is missing");
 }
 
 #[test]
