@@ -91,9 +91,9 @@ mod tests {
   uw/u0 (thread 7, slot 0), asleep, in app::{{closure}} of queue "q", for at most 3.6 s
       0 0x1 core::ops::function::FnOnce::call_once (library/core/src/ops/function.rs:250)
       1 0x2 std::sync::poison::once::Once::call_once (library/std/src/sync/poison/once.rs:1)
-      2 0x3 app::waits (/home/a (b)/src/main.rs:5)
+      2 0x3 app::waits (/a (b)/src/main.rs:5)
       3 0x3 call_once<fn() -> app::A<u8>, ()> (/rustc/5/library/core/src/ops/function.rs:250)
-      4 0x4 <core::panic::unwind_safe::AssertUnwindSafe<F> as core::ops::function::FnOnce<()>>::call_once (library/core/src/panic/unwind_safe.rs:274)
+      4 0x4 <core::panic::AssertUnwindSafe<F> as core::ops::function::FnOnce<()>>::call_once
       5 0x5 std::panicking::catch_unwind::do_call (library/std/src/panicking.rs:581)
       6 0x6 __rust_try
       7 0x7 catch_unwind<(), app::B<app::{closure_env#0}>> (library/std/src/panicking.rs:544)
