@@ -71,6 +71,16 @@ headers_part() {
     for compiler in "${compilers[@]}"; do
         "$compiler" -std=c11 "${strict[@]}" "${includes[@]}" -fsyntax-only "$out/behind.c"
     done
+    # Behind and before the system's header, whose newer versions have this macro, too.
+    local system theirs both own='#include <linux/compiler.h>'
+    for compiler in "${compilers[@]}"; do
+        system=$(echo '#include <linux/stddef.h>' | "$compiler" -xc -M - | grep -o '/[^ ]*/linux/stddef\.h')
+        theirs=$(printf '%s\n' "#include \"$system\"" '#ifndef __counted_by' '#define __counted_by(m)' '#endif')
+        for both in "$theirs"$'\n'"$own" "$own"$'\n'"$theirs"; do
+            printf '%s\n' "$both" 'struct data { int nr; int values[] __counted_by(nr); };' >"$out/system.c"
+            "$compiler" -std=gnu11 -Wall -Wextra -Werror "${includes[@]}" -fsyntax-only "$out/system.c"
+        done
+    done
     # The compiler checks formats, and accepts the kernel's own.
     local call
     for call in 'pr_info("%s\n", 3)' 'pr_warn("%d\n")' 'printk("%d\n", "x")' 'alloc_workqueue("%s", 0, 0, 3)' \

@@ -35,9 +35,10 @@ mod socket_name;
 #[cfg(feature = "process")]
 mod sockets;
 
-use std::io::ErrorKind;
+use std::io;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(feature = "bridge")]
@@ -111,11 +112,19 @@ enum Command {
 
 /// Prints the help, the version, or what is wrong with the command line, for which clap has the
 /// code 2, as this program has for every user error.
-fn told(told: &clap::Error) -> Result<ExitCode, UserError> {
+fn told(mut told: clap::Error) -> Result<ExitCode, UserError> {
+    if let Some(ContextValue::Strings(missing)) = told.get(ContextKind::InvalidArg)
+        && told.kind() == ErrorKind::MissingRequiredArgument
+        && missing.iter().any(|argument| argument == "<PATH>")
+    {
+        let tip =
+            "`uwork ls` lists the processes, `uwork ls PID` the paths of a process's attributes";
+        told.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
     let code = ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(2));
     match told.print() {
         // Nothing can report that its reader has gone.
-        Err(error) if !told.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
+        Err(error) if !told.use_stderr() && error.kind() != io::ErrorKind::BrokenPipe => {
             Err(UserError(format!("standard output: {error}")))
         }
         _ => Ok(code),
@@ -125,7 +134,7 @@ fn told(told: &clap::Error) -> Result<ExitCode, UserError> {
 fn main() -> ExitCode {
     let outcome = match Cli::try_parse() {
         Ok(cli) => run(cli.command),
-        Err(error) => told(&error),
+        Err(error) => told(error),
     };
     match outcome {
         Ok(code) => code,

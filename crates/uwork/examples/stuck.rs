@@ -1,8 +1,9 @@
 //! A program that is stuck, to be looked at by `uwork doctor`: `stuck KIND`. It prints its process's
-//! number when its items are stuck, and ends with its standard input. Its twin in C is
-//! `lab/stuck/stuck.c`.
+//! number when its items are stuck, and runs until a signal ends it, or the program that has given it a
+//! pipe as its standard input. Its twin in C is `lab/stuck/stuck.c`.
 
 use std::io::Read as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -125,6 +126,11 @@ fn main() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     println!("{}", std::process::id());
+    // In the background of a script, standard input may be /dev/null, which has ended.
+    let is_pipe = |input: std::fs::Metadata| input.file_type().is_fifo();
+    while !std::fs::metadata("/dev/stdin").is_ok_and(is_pipe) {
+        std::thread::park();
+    }
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     std::process::exit(0);
 }

@@ -66,7 +66,8 @@ pub struct QueueCounters {
     pub running: u64,
     /// The limit.
     pub max_active: u32,
-    /// Pools in which all permits of the queue are taken.
+    /// Pools in which the queue has no free permit. The pods of a node share their permits, so all
+    /// of their pools count at the same time.
     pub saturated: u64,
 }
 
@@ -208,7 +209,9 @@ const GAUGES: [Metric; 5] = [
     ("uwork_items_pending", "Items that no worker has taken", |queue| queue.pending),
     ("uwork_items_running", "Workers in an item of the queue", |queue| queue.running),
     ("uwork_max_active", "The limit of active items", |queue| queue.max_active.into()),
-    ("uwork_saturated_pools", "Pools in which the limit is reached", |queue| queue.saturated),
+    ("uwork_saturated_pools", "Pools in which no permit of the queue is free", |queue| {
+        queue.saturated
+    }),
 ];
 
 const COUNTERS: [Metric; 6] = [

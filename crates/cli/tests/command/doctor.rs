@@ -169,6 +169,27 @@ fn paused_queues_take_no_place_of_those_that_are_asked() {
 }
 
 #[test]
+fn doctor_leaves_out_frames_that_only_call_the_next() {
+    let queues = format!("{NAMES}\nheld\t1\t1\t2\t1\t1\t1\t1\topen\tunbound\n");
+    let (_folder, socket) = answering(move |request| match request {
+        "queues" => ok(&queues),
+        "raw stacks 100 held" => {
+            ok("stacks of 1 workers\n  uw/0 (thread 7, slot 1), asleep, in a::F \
+            of queue \"held\"\n      0 0x1 a::waits (/a.rs:7)\n      1 0x2 __rust_try\n      \
+            2 0x3 b::F::run (/b.rs:1)\n")
+        }
+        _ => ok(""),
+    });
+    let parts =
+        ["0 0x1 a::waits", "2 0x3 b::F::run", "(1 frame that only calls the next is left out)"];
+    let (found, _) = doctor_with(&socket, &parts);
+    assert!(!found.contains("__rust_try"), "{found}");
+    let json = uwork(&["doctor", "--json", &socket]);
+    let json = String::from_utf8_lossy(&json.stdout);
+    assert!(json.contains("1 0x2 __rust_try") && !json.contains("left out"), "{json}");
+}
+
+#[test]
 fn doctor_asks_for_the_stacks_of_several_queues_at_once() {
     let row = |name: &str| format!("{name}\t1\t1\t2\t1\t1\t1\t0\topen\tunbound\n");
     let queues = format!("{NAMES}\n{}{}{}", row("one"), row("none"), row("two"));

@@ -203,6 +203,22 @@ fn what_a_process_says_is_escaped() {
     }
 }
 
+#[test]
+fn frames_that_only_call_the_next_are_left_out_of_a_dump() {
+    let (_folder, socket) = answering(|request| match request {
+        "raw dump" | "dump" => ok("queues\n"),
+        "raw stacks" | "stacks" => {
+            ok("stacks of 1 workers\n  uw/0 (thread 7, slot 1), asleep\n      \
+            0 0x1 a::waits (/a.rs:7)\n      1 0x2 __rust_try\n      2 0x3 b::F::run (/b.rs:1)\n")
+        }
+        _ => ok(""),
+    });
+    let text = text(&["dump", "--stacks", &socket]);
+    let frames =
+        "      0 0x1 a::waits (/a.rs:7)\n      2 0x3 b::F::run (/b.rs:1)\n        (1 frame that ";
+    assert!(text.contains(frames), "{text}");
+}
+
 // Catches: a dump that is lost, as the threads of the process have not answered.
 #[test]
 fn a_dump_without_the_stacks_is_printed() {
@@ -383,6 +399,20 @@ fn a_blank_path_names_no_attribute() {
         assert!(errors.contains("it names no attribute; `uwork ls PID` lists them"), "{errors}");
         assert_eq!(output.status.code(), Some(2));
     }
+}
+
+#[test]
+fn a_missing_path_is_told_with_the_list_of_paths() {
+    let told = |args: &[&str]| {
+        let output = uwork(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for args in [&["get", "7"][..], &["set", "7"], &["get"]] {
+        let error = told(args);
+        assert!(error.contains("<PATH>") && error.contains("`uwork ls PID` the paths"), "{error}");
+    }
+    assert!(!told(&["dump"]).contains("uwork ls"), "no path is missing");
 }
 
 #[test]

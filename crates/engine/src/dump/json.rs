@@ -56,7 +56,7 @@ objects! {
         id, cpus, nice, actual_nice, target, nr_workers, workers_max, nr_running, nr_idle, waking,
         retired, displaced, nr_ready, ready, next_timer_ns, nr_armed, armed, workers
     } without {}
-    WorkerDump { thread, thread_id, slot, state, running, scheduled, deferred } without {}
+    WorkerDump { thread, thread_id, slot, state, sleeps, running, scheduled, deferred } without {}
     RunningInfo { run, batch_began_ns, pwq, queue, item, function, description } without {}
     Function { address, name } without {}
     Items { total, first } without {}

@@ -164,6 +164,10 @@ pub struct WorkerDump {
     pub slot: u32,
     /// Its state.
     pub state: WorkerState,
+    /// Whether its thread sleeps, as the host says, in an item whose `state` is `Running`. The engine
+    /// looks for sleepers only where items wait for a worker. False in the snapshot of a stall, whose
+    /// states are the host's.
+    pub sleeps: bool,
     /// The item that it runs, if any.
     pub running: Option<RunningInfo>,
     /// Items that it took and has not started, next one first.
@@ -336,8 +340,8 @@ pub struct PwqDump {
     pub max_active: u32,
     /// Whether it is on a pool's ready list.
     pub ready: bool,
-    /// Whether `nr_active` has reached `max_active`: pending items are inactive until a worker
-    /// releases its permit.
+    /// Whether all permits are taken: its own, or those of its node if pods share them. Pending items
+    /// are inactive until one is released. False while the queue is frozen or paused.
     pub saturated: bool,
     /// Items that wait to be taken, next one first.
     pub pending: Items,

@@ -111,7 +111,8 @@ impl ArmedItem {
 impl WorkerDump {
     pub(super) fn print(&self, f: &mut fmt::Formatter<'_>, now: u64) -> fmt::Result {
         let thread = if self.thread.is_empty() { "-" } else { &self.thread };
-        write!(f, "    slot {:<4} {thread}  {}", self.slot, self.state)?;
+        let asleep = if self.sleeps { " (asleep)" } else { "" };
+        write!(f, "    slot {:<4} {thread}  {}{asleep}", self.slot, self.state)?;
         if self.thread_id != 0 {
             write!(f, "  thread {}", self.thread_id)?;
         }
@@ -199,7 +200,9 @@ impl fmt::Display for PwqDump {
         let marks = [(self.ready, "  ready"), (self.saturated, "  saturated")];
         marks.iter().filter(|(on, _)| *on).try_for_each(|(_, mark)| f.write_str(mark))?;
         writeln!(f)?;
-        self.pending.print(f, if self.saturated { "inactive" } else { "pending" })
+        // No permit is free, or the queue is frozen or paused.
+        let is_inactive = self.saturated || self.max_active == 0;
+        self.pending.print(f, if is_inactive { "inactive" } else { "pending" })
     }
 }
 

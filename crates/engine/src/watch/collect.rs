@@ -18,7 +18,7 @@ use crate::dump::{
     PwqDump, QueueDump, RescuerDump, ScopeDump, WorkerDump, WorkerState,
 };
 use crate::engine::Engine;
-use crate::host::{Detection, Host, Observer};
+use crate::host::{Activity, Detection, Host, Observer};
 use crate::inbox::Node;
 use crate::item::{Work, WorkList};
 use crate::pool::{NEVER, Pool};
@@ -90,9 +90,23 @@ impl<H: Host> Engine<H> {
             queues,
         };
         dump.join();
+        self.note_sleepers(&mut dump);
         // SAFETY: the dump is as it was collected.
         unsafe { dump.ask_functions() };
         dump
+    }
+
+    /// Asks the host which of the running workers sleep in their items.
+    fn note_sleepers(&self, dump: &mut Dump) {
+        let workers = dump.pools.iter_mut().flat_map(|pool| &mut pool.workers);
+        let runs = |it: &&mut WorkerDump| it.state == WorkerState::Running && it.thread_id != 0;
+        for worker in workers.chain(&mut dump.helpers).filter(runs) {
+            let sleeps = self.observer().activity(worker.thread_id);
+            // Between two items a worker sleeps as well.
+            let run = worker.running.as_ref().map(|running| running.run);
+            let is_in_it = run.is_some() && run == self.slot(worker.slot).present_run();
+            worker.sleeps = is_in_it && matches!(sleeps, Some(Activity::Sleeps { .. }));
+        }
     }
 
     /// The queues for which `wanted` returns true, with the slots that run their items.
@@ -251,6 +265,7 @@ impl<'a, H: Host> Survey<'a, H> {
             thread_id,
             slot: id,
             state,
+            sleeps: false,
             running,
             scheduled: scheduled_items,
             deferred: deferred_items,
@@ -338,7 +353,7 @@ fn dump_pwq<H: Host>(pwq: &Pwq<H>, pool: u32) -> PwqDump {
     let (nr_active, max_active, colour) = (inner.nr_active, inner.max_active, inner.colour);
     let (item_ns, started) = (inner.run_times.estimate().item_ns, inner.started);
     let account = inner.account.first().map_or_else(QueueAccount::default, QueueAccount::clone);
-    let (ready, saturated) = pwq.marks();
+    let (ready, saturated) = (pwq.is_ready(), inner.is_saturated());
     drop(inner);
     let awaited = counts.iter().enumerate().filter(|&(_, &(_, awaited))| awaited);
     PwqDump {

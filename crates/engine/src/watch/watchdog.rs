@@ -255,7 +255,7 @@ impl<'a, H: Host> Survey<'a, H> {
             }
         });
         self.engine.pwqs.for_each(|(id, pwq)| {
-            if !pwq.marks().1 {
+            if !pwq.is_marked_saturated() {
                 return;
             }
             let Some(backlog) = pwq.backlog().filter(|backlog| backlog.queued > 0) else { return };
@@ -329,7 +329,7 @@ impl<'a, H: Host> Survey<'a, H> {
     fn arm_watch_calls(self, known: &BTreeMap<Backed, Watched>) -> bool {
         let mut any = false;
         self.engine.pwqs.for_each(|(_, pwq)| {
-            if pwq.marks().1 && pwq.arm_watch_call() {
+            if pwq.is_marked_saturated() && pwq.arm_watch_call() {
                 pwq.make_ready(self.engine);
                 any = true;
             }

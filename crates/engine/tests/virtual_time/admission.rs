@@ -284,6 +284,57 @@ fn congestion_counts_items_behind_the_limit() {
     });
 }
 
+/// The pools in which no permit is free, as a dump shows them.
+fn saturated(queue: &VirtualQueue) -> Vec<usize> {
+    let pwqs = queue.dump().pwqs;
+    pwqs.iter().enumerate().filter(|(_, pwq)| pwq.saturated).map(|(place, _)| place).collect()
+}
+
+// Catches: a mark that only a worker sets which looks for a permit; permits counted for each pool where
+// a node's pools share them; one that a pool keeps counted as taken.
+#[test]
+fn a_dump_shows_the_pools_without_a_free_permit() {
+    with_engine(Setup::exact(TWO_NODES), |engine| {
+        let log = Log::default();
+        let per_cpu = make(engine, QueueSpec { max_active: 2, ..spec("q", Kind::PerCpu) });
+        for expected in [vec![], vec![3]] {
+            log.queue(&per_cpu, 'a', 3, 1);
+            engine.host().doze(MS);
+            assert_eq!(saturated(&per_cpu), expected, "no item waits");
+        }
+        // A worker releases its permit after the end of its items.
+        per_cpu.flush().unwrap();
+        engine.host().doze(MS);
+        assert_eq!(saturated(&per_cpu), []);
+        drop(per_cpu);
+
+        // A pool for each CPU, and two permits for each node.
+        let shared = unbound(engine, AffinityScope::Cache, 4);
+        shared.set_min_active(1).unwrap();
+        for (cpu, expected) in [(0, 0..0), (2, 0..4), (4, 0..4), (4, 0..8)] {
+            log.queue(&shared, 'b', cpu, 1);
+            engine.host().doze(MS);
+            assert_eq!(saturated(&shared), Vec::from_iter(expected), "{}", shared.dump());
+        }
+        shared.set_max_active(6).unwrap();
+        assert_eq!(saturated(&shared), [], "{}", shared.dump());
+        shared.flush().unwrap();
+        engine.host().doze(MS);
+        assert_eq!(saturated(&shared), [], "those that are kept are free");
+        drop(shared);
+
+        let whole = unbound(engine, AffinityScope::System, 2);
+        for expected in [0..0, 0..8] {
+            log.queue(&whole, 'c', 0, 1);
+            engine.host().doze(MS);
+            assert_eq!(saturated(&whole), Vec::from_iter(expected), "{}", whole.dump());
+        }
+        whole.pause().unwrap();
+        assert_eq!(saturated(&whole), [], "it is paused");
+        whole.resume().unwrap();
+    });
+}
+
 // Catches: limits that are accepted on queues where they have no meaning.
 #[test]
 fn min_active_is_for_unbound_queues() {

@@ -174,6 +174,36 @@ fn a_worker_blocked_undeclared_is_shown_asleep() {
     }
 }
 
+/// While nothing waits for a worker, the engine does not look for sleepers: the host's state is shown
+/// beside the engine's.
+#[test]
+fn a_running_worker_whose_thread_sleeps_is_shown_so() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let queue = make(engine, spec("q", Kind::PerCpu));
+        let weak = Arc::downgrade(engine);
+        let item = Item::new(move || {
+            let engine = weak.upgrade().expect("it runs this");
+            engine.host().burn(10 * MS);
+            engine.host().doze(10 * MS);
+        });
+        assert_eq!(item.queue_on(&queue, 1), Queued::Yes);
+        for sleeps in [false, true] {
+            engine.host().doze(if sleeps { 10 * MS } else { 5 * MS });
+            let dump = engine.dump();
+            let worker = &dump.pools[1].workers[0];
+            assert_eq!((worker.state, worker.sleeps), (WorkerState::Running, sleeps), "{dump}");
+            let state = if sleeps { "running (asleep)" } else { "running" };
+            assert!(dump.to_string().contains(&format!("uw/1  {state}  thread ")), "{dump}");
+            assert!(dump.to_json().contains(&format!("\"sleeps\":{sleeps},")), "{dump}");
+        }
+        queue.flush().unwrap();
+        // A worker without an item sleeps, too.
+        let dump = engine.dump();
+        let mut workers = dump.pools.iter().flat_map(|pool| &pool.workers);
+        assert!(workers.all(|worker| !worker.sleeps), "{dump}");
+    });
+}
+
 /// Items that a worker took and has not started are shown behind it. An item that waits for its own
 /// run is shown as deferred.
 #[test]

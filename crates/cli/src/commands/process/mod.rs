@@ -210,7 +210,7 @@ pub(crate) fn dump(args: DumpArgs) -> Result<ExitCode, UserError> {
         true => json::object_of(&answers[0]).ok_or_else(|| {
             UserError(format!("process {} has sent a malformed dump", client.process()))
         })?,
-        false => answers.join("\n"),
+        false => doctor::frames::without_callers(&answers.join("\n")),
     };
     let printed = print(&text)?;
     missing.map_or(Ok(printed), Err)

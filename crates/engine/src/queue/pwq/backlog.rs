@@ -47,7 +47,7 @@ impl<H: Host> Pwq<H> {
             started: inner.started_before + inner.started,
             nr_active: inner.nr_active,
             node: inner.node_id(),
-            saturated: self.marks().1,
+            saturated: inner.is_saturated(),
         })
     }
 

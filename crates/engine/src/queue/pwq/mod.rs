@@ -457,10 +457,15 @@ impl<H: Host> Pwq<H> {
         self.in_flight.0[colour].fetch_and(!AWAITED, Ordering::AcqRel);
     }
 
-    /// Whether it is ready, and whether it is saturated. A hint.
-    pub(crate) fn marks(&self) -> (bool, bool) {
-        let state = self.state.load(Ordering::Relaxed);
-        (state & READY != 0, state & SATURATED != 0)
+    /// Whether it is on a ready list, or about to be put there. A hint.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & READY != 0
+    }
+
+    /// Whether it has the mark SATURATED: without it, an item that waits calls the watcher. A hint;
+    /// [`Inner::is_saturated`] is exact.
+    pub(crate) fn is_marked_saturated(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & SATURATED != 0
     }
 
     /// Items that were spliced and are not known to be finished, by colour, and whether a flush

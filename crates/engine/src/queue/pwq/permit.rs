@@ -37,6 +37,20 @@ impl<H: Host> Inner<H> {
         self.max_active == 0
     }
 
+    /// Whether no further worker could take a permit now: all of the pwq, or of its node if they are
+    /// shared, are taken. SATURATED is set later, by a worker that looks for one.
+    pub(crate) fn lacks_permits(&self) -> bool {
+        match self.shared() {
+            None => self.nr_active >= self.max_active,
+            Some(node) => self.granted == 0 && node.free() == 0 && node.kept() == 0,
+        }
+    }
+
+    /// The same, unless there are none because the queue is frozen or paused.
+    pub(crate) fn is_saturated(&self) -> bool {
+        !self.is_frozen() && self.lacks_permits()
+    }
+
     /// Takes a permit of the node if one is free, or one that another pwq keeps. `id`: the pwq's.
     fn try_take(&mut self, node: &Node<H>, id: u32) -> bool {
         let epoch = node.try_take().or_else(|| node.take_over(id));
@@ -287,11 +301,7 @@ impl<H: Host> Pwq<H> {
     pub(crate) fn is_congested(&self) -> bool {
         let mut inner = self.lock();
         self.splice(&mut inner);
-        let full = match inner.shared() {
-            None => inner.nr_active >= inner.max_active,
-            Some(node) => inner.granted == 0 && node.free() == 0 && node.kept() == 0,
-        };
-        full && inner.queued > 0
+        inner.lacks_permits() && inner.queued > 0
     }
 
     /// How many workers and helpers hold it.

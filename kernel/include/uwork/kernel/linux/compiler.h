@@ -236,7 +236,10 @@ __attribute__((weak)) int uw_kernel_fence;
 #define __no_kcsan
 #define __acquire(x) ((void)0)
 #define __release(x) ((void)0)
+/* As in the system's <linux/stddef.h>, which may come first. */
+#ifndef __counted_by
 #define __counted_by(member)
+#endif
 #define __nonstring
 #define __deprecated
 #define noinline_for_stack noinline

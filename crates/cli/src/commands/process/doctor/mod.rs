@@ -4,6 +4,7 @@
 //! never counted as good.
 
 mod elf;
+pub(super) mod frames;
 mod limits;
 mod lines;
 mod long;
@@ -244,7 +245,8 @@ impl Section {
             if !finding.remedy.is_empty() {
                 let _ = writeln!(text, "        {}", one_line(&finding.remedy));
             }
-            finding.evidence.lines().for_each(|line| _ = writeln!(text, "      {line}"));
+            let evidence = frames::without_callers(&finding.evidence);
+            evidence.lines().for_each(|line| _ = writeln!(text, "      {line}"));
         }
         text
     }

@@ -340,14 +340,9 @@ fn queue(earlier: &Row<'_>, now: &Row<'_>, process: u32) -> Option<Finding> {
     }
     let see =
         format!("`uwork dump {process}` names the functions; items that run for long are no fault");
-    // `saturated` is a hint, which the watcher clears. A per-CPU queue has a limit for each CPU, so
-    // there the number of runs says nothing about it.
-    let is_at_limit =
-        now.text("kind") == "unbound" && now.number("running") >= now.number("max_active");
-    let saturated = now.number("saturated").max(u64::from(is_at_limit));
     let pending = counted(now.number("pending"), "item waits", "items wait");
     let running = counted(now.number("running"), "item runs", "items run");
-    Some(match (now.text("gate"), saturated) {
+    Some(match (now.text("gate"), now.number("saturated")) {
         ("frozen", _) => Finding::bad(
             format!("queue {name} is frozen, and {pending}"),
             "the program has called freeze and not thaw",

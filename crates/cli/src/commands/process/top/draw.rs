@@ -10,7 +10,7 @@ use ratatui::widgets::{Block, Borders, Clear, Paragraph, TableState};
 use super::columns::{Cells, Column, cut_start, fit, longest, parts_that_fit, wrapped};
 use super::keys::HELP;
 use super::machine::{self, Place};
-use super::view::{Focus, HISTORY, Order, Pool, Queue, View, Worker};
+use super::view::{Focus, HISTORY, Order, POOLS_MAX, Pool, Queue, View, Worker};
 use crate::commands::process::time;
 use crate::printable::in_a_line;
 
@@ -165,6 +165,7 @@ fn draw_queues(frame: &mut Frame<'_>, area: Rect, first: usize, view: &View, scr
             Column::fixed(10, 5),
             Column::fixed(5, 6),
             Column::fixed(5, 7),
+            Column::fixed(4, 5),
             Column::fixed(8, 3),
             samples(9),
             samples(10),
@@ -178,11 +179,12 @@ fn draw_queues(frame: &mut Frame<'_>, area: Rect, first: usize, view: &View, scr
             "run/max".to_owned(),
             mark(Order::P99),
             mark(Order::Wait),
+            "full".to_owned(),
             "gate".to_owned(),
             "run time".to_owned(),
             "wait time".to_owned(),
         ],
-        numbers: &[1, 2, 3, 4, 5, 6, 7],
+        numbers: &[1, 2, 3, 4, 5, 6, 7, 8],
         kept_end: None,
     };
     // The column that sorts the rows is on the screen.
@@ -191,7 +193,7 @@ fn draw_queues(frame: &mut Frame<'_>, area: Rect, first: usize, view: &View, scr
     let place = place.unwrap_or(if view.order == Order::P99 { 6 } else { 7 });
     cells.columns[place].rank = cells.columns[place].rank.min(1);
     let widths = fit(&cells.columns, area.width.into());
-    let samples = [9, 10].map(|place| widths[place].unwrap_or(0));
+    let samples = [10, 11].map(|place| widths[place].unwrap_or(0));
     let shown = view.shown().count();
     // Only the rows on the screen are made: there may be thousands of queues.
     let height = usize::from(area.height.saturating_sub(2));
@@ -209,11 +211,10 @@ fn draw_queues(frame: &mut Frame<'_>, area: Rect, first: usize, view: &View, scr
 
 fn row(queue: &Queue, samples: [usize; 2], screen: &Screen<'_>) -> (Vec<String>, Style) {
     let style = match (queue.gate.as_str(), queue.saturated) {
-        ("open", false) => Style::new(),
-        ("open", true) => screen.colour(Color::Yellow),
+        ("open", 0) => Style::new(),
+        ("open", _) => screen.colour(Color::Yellow),
         _ => screen.colour(Color::Red),
     };
-    let is_full = queue.saturated && queue.gate == "open";
     let busy = if queue.busy < 10.0 { format!("{:.2}", queue.busy) } else { count(queue.busy) };
     let cells = vec![
         queue.name.clone(),
@@ -224,7 +225,8 @@ fn row(queue: &Queue, samples: [usize; 2], screen: &Screen<'_>) -> (Vec<String>,
         format!("{}/{}", short(queue.running), short(queue.max_active)),
         time(queue.p99_ns),
         time(queue.wait_ns),
-        if is_full { "full".to_owned() } else { queue.gate.clone() },
+        short(queue.saturated.min(POOLS_MAX as u64)),
+        queue.gate.clone(),
         sparkline(&queue.run_times, samples[0]),
         sparkline(&queue.waits, samples[1]),
     ];

@@ -325,12 +325,13 @@ impl Top {
         };
         let drawn = terminal.draw(|frame| self.draw(frame, "", false));
         match drawn {
-            Ok(frame) => frame
-                .buffer
-                .content
-                .chunks(width.into())
-                .map(|line| text_of(line).trim_end().to_owned() + "\n")
-                .collect(),
+            Ok(frame) => {
+                let lines = frame.buffer.content.chunks(width.into());
+                let text: String =
+                    lines.map(|line| text_of(line).trim_end().to_owned() + "\n").collect();
+                // Without the lines that have nothing.
+                text.trim_end().to_owned() + "\n"
+            }
             Err(never) => match never {},
         }
     }

@@ -130,6 +130,13 @@ fn gone_is_shown_until_the_next_answer() {
 }
 
 #[test]
+fn a_picture_ends_with_its_last_line() {
+    let picture = Asked::new().top.picture();
+    assert!(picture.lines().count() < usize::from(PICTURE.1), "{picture}");
+    assert!(picture.ends_with('\n') && !picture.ends_with("\n\n"), "{picture}");
+}
+
+#[test]
 fn the_command_ends_with_the_thread_that_asks() {
     let (sender, events) = mpsc::channel();
     let ask = asking::start_asking(&sender, |_| panic!("a defect")).unwrap();

@@ -12,7 +12,7 @@ use crate::client::{Row, Table, fact};
 
 /// The most pools that are shown, and the longest text of a set of CPUs. A machine of 1000 CPUs has
 /// fewer pools, and a set of every second CPU of 1000 has a shorter text.
-const POOLS_MAX: usize = 4096;
+pub(super) const POOLS_MAX: usize = 4096;
 const CPUS_MAX: usize = 4096;
 /// The samples of a sparkline.
 pub(super) const HISTORY: usize = 24;
@@ -32,7 +32,8 @@ pub(super) struct Queue {
     pub(super) pending: u64,
     pub(super) running: u64,
     pub(super) max_active: u64,
-    pub(super) saturated: bool,
+    /// Pools without a free permit.
+    pub(super) saturated: u64,
     pub(super) gate: String,
     /// Runs per second since the last answer.
     pub(super) rate: f64,
@@ -350,7 +351,7 @@ fn read_queue(row: &Row<'_>, known: Option<Before>, since: Option<Duration>) -> 
         pending: row.number("pending"),
         running: row.number("running"),
         max_active: row.number("max_active"),
-        saturated: row.number("saturated") > 0,
+        saturated: row.number("saturated"),
         gate: row.text("gate").to_owned(),
         rate: per_second(runs),
         busy: per_second(busy_s),

@@ -44,12 +44,12 @@ fn a_small_screen_has_queues_pools_and_workers() {
     }
     let log = text.lines().find(|line| line.starts_with("log ")).expect("a row");
     let cells: Vec<&str> = log.split_whitespace().collect();
-    assert_eq!(cells, ["log", "100", "0.20", "2", "1", "1/8", "16us", "50us", "open", "█"]);
+    assert_eq!(cells, ["log", "100", "0.20", "2", "1", "1/8", "16us", "50us", "0", "open", "█"]);
     let wide = drawn(&view(), (120, 24), None);
     let log = wide.lines().find(|line| line.starts_with("log ")).expect("a row");
     assert_eq!(log.matches('█').count(), 2, "run time and wait: {log}");
     let io = text.lines().find(|line| line.starts_with("io ")).expect("a row");
-    assert!(io.contains("frozen"), "{io}");
+    assert!(io.contains(" 1 frozen"), "the gate, and one pool without a permit: {io}");
 }
 
 #[test]
@@ -86,6 +86,7 @@ fn no_column_is_cut_or_glued_to_another_at_any_width() {
         pending: 1_234_567,
         running: 65_534,
         max_active: 2_048,
+        saturated: u64::MAX,
         gate: "draining".to_owned(),
         rate: 1e25,
         busy: 65_534.0,
@@ -111,8 +112,8 @@ fn no_column_is_cut_or_glued_to_another_at_any_width() {
     let columns = [
         (40, "10Y 1235k draining"),
         (60, "10Y 18E 1235k 66k/2048 draining"),
-        (80, "10Y 66k 18E 1235k 66k/2048 9999d 9999s draining"),
-        (120, "10Y 66k 18E 1235k 66k/2048 9999d 9999s draining"),
+        (80, "10Y 66k 18E 1235k 66k/2048 9999d 9999s 4096 draining"),
+        (120, "10Y 66k 18E 1235k 66k/2048 9999d 9999s 4096 draining"),
     ];
     for (width, numbers) in columns {
         let text = drawn(&view, (width, 24), None);
