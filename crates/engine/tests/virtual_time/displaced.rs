@@ -15,6 +15,7 @@ use crate::saving::choose;
 use crate::setup::{
     MS, SEC, Setup, US, VirtualEngine, VirtualQueue, attrs, make, spec, with_config, with_engine,
 };
+use crate::shards::numbered;
 
 /// Longer than a worker stays that the pool does not need.
 const RETIRED: u64 = 400 * SEC;
@@ -527,18 +528,7 @@ fn items_enqueued_together_keep_their_order_in_a_pod_without_its_first_cpu() {
         let kind = Kind::Unbound(attrs(engine, AffinityScope::Cache, true));
         let queue = make(engine, QueueSpec { max_active: 1, ..spec("q", kind) });
         allow(engine, "1-3,5-7");
-        let order = Arc::new(Mutex::new(Vec::new()));
-        let items: Vec<_> = (0..16)
-            .map(|number| {
-                let order = order.clone();
-                Item::new(move || order.lock().unwrap().push(number))
-            })
-            .collect();
-        for item in items.iter().step_by(3) {
-            assert_eq!(item.queue(&queue), Queued::Yes);
-        }
-        queue.flush().unwrap();
-        order.lock().unwrap().clear();
+        let (order, items) = numbered(&queue);
         let (all, theirs): (_, VirtualQueue) = (items.clone(), queue.clone());
         let submitter = move || Item::queue_each(&all, &theirs);
         host.start(&CpuSet::single(6), submitter).join(host);

@@ -1,8 +1,6 @@
 //! No runnable item waits for long while its pool is below its target, in any history
 //! ([`crate::oracle`]).
 
-use std::ops::Range;
-use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use uwork_policy::blocking::Tier;
@@ -11,6 +9,7 @@ use uwork_policy::cpuset::CpuSet;
 use crate::chance::{Chance, Chaos};
 use crate::histories::History;
 use crate::oracle::{Oracle, Rules};
+use crate::seeds::{failures, number};
 use crate::setup::{MS, SEC, Setup, US, with_engine};
 
 /// Histories of one run of the tests; `UWORK_SIM_SEEDS=N` runs more.
@@ -75,22 +74,6 @@ fn run(seed: u64) {
     });
 }
 
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}: a number is wanted")))
-}
-
-/// Runs the histories of these seeds on two threads. Returns the seeds that fail.
-fn failures(seeds: Range<u64>) -> Vec<u64> {
-    let half = |odd: u64| {
-        let seeds = seeds.clone().filter(move |seed| seed % 2 == odd);
-        let fails = move |&seed: &u64| catch_unwind(|| run(seed)).is_err();
-        std::thread::spawn(move || seeds.filter(fails).collect::<Vec<_>>())
-    };
-    let halves = [half(0), half(1)];
-    halves.into_iter().flat_map(|half| half.join().expect("it catches")).collect()
-}
-
 #[test]
 fn no_runnable_item_waits_in_a_pool_below_its_target() {
     if let Some(seed) = number("UWORK_SIM_SEED") {
@@ -99,6 +82,6 @@ fn no_runnable_item_waits_in_a_pool_below_its_target() {
     }
     let seeds = number("UWORK_SIM_SEEDS").unwrap_or(SEEDS);
     let first = number("UWORK_SIM_FIRST").unwrap_or(0);
-    let failed = failures(first..first + seeds);
+    let failed = failures(first..first + seeds, run);
     assert!(failed.is_empty(), "{} histories failed: seeds {failed:?}", failed.len());
 }

@@ -50,6 +50,7 @@ mod records;
 mod rescue;
 mod saving;
 mod saving_cpus;
+mod seeds;
 mod shards;
 mod shutdown;
 mod standby;

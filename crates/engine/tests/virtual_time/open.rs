@@ -1,7 +1,6 @@
 //! Open loops: items arrive at planned times, and none waits while a CPU idles that could run it
 //! ([`conservation`]).
 
-use std::ops::Range;
 use std::panic::catch_unwind;
 
 use uwork_engine::host::Host;
@@ -15,6 +14,7 @@ use crate::conservation::{Conservation, Passage};
 use crate::host::VirtualHost;
 use crate::item::Item;
 use crate::plan::{Arrival, Mix, Pattern, arrivals, percentile, perfect};
+use crate::seeds::{failures, number};
 use crate::setup::{MS, Setup, US, VirtualEngine, make, spec, with_engine};
 
 /// Histories of one run of the tests; `UWORK_SIM_SEEDS=N` runs more.
@@ -166,22 +166,6 @@ fn run_changed(seed: u64, change: impl FnOnce(Case) -> Case) {
     assert_eq!(arrivals.len(), passages.len());
 }
 
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}: a number is wanted")))
-}
-
-/// The seeds whose histories fail. Two threads run them.
-fn failures(seeds: Range<u64>) -> Vec<u64> {
-    let half = |odd: u64| {
-        let seeds = seeds.clone().filter(move |seed| seed % 2 == odd);
-        let fails = move |&seed: &u64| catch_unwind(|| run_seed(seed)).is_err();
-        std::thread::spawn(move || seeds.filter(fails).collect::<Vec<_>>())
-    };
-    let halves = [half(0), half(1)];
-    halves.into_iter().flat_map(|half| half.join().expect("it catches")).collect()
-}
-
 #[test]
 fn no_item_waits_while_a_cpu_of_its_mask_idles() {
     if let Some(seed) = number("UWORK_SIM_SEED") {
@@ -189,7 +173,7 @@ fn no_item_waits_while_a_cpu_of_its_mask_idles() {
     }
     let seeds = number("UWORK_SIM_SEEDS").unwrap_or(SEEDS);
     let first = number("UWORK_SIM_FIRST").unwrap_or(0);
-    let failed = failures(first..first + seeds);
+    let failed = failures(first..first + seeds, run_seed);
     assert!(failed.is_empty(), "{} histories failed: seeds {failed:?}", failed.len());
 }
 

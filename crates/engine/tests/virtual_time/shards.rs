@@ -309,6 +309,22 @@ fn items_for_a_node_use_its_idle_cpus() {
     }
 }
 
+/// Items that note their numbers, from 0; some have run in the queue before.
+pub(crate) fn numbered(queue: &VirtualQueue) -> (Arc<Mutex<Vec<u64>>>, Vec<Arc<Item>>) {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let noting = |number| {
+        let order = order.clone();
+        Item::new(move || order.lock().unwrap().push(number))
+    };
+    let items: Vec<_> = (0..16).map(noting).collect();
+    for item in items.iter().step_by(3) {
+        assert_eq!(item.queue(queue), Queued::Yes);
+    }
+    queue.flush().unwrap();
+    order.lock().unwrap().clear();
+    (order, items)
+}
+
 /// Items that have run before, and new ones, start in the order of the iterator's.
 #[test]
 fn items_enqueued_together_stay_in_their_order() {
@@ -316,18 +332,7 @@ fn items_enqueued_together_stay_in_their_order() {
         let host = engine.host();
         let kind = Kind::Unbound(attrs(engine, AffinityScope::System, true));
         let queue = make(engine, QueueSpec { max_active: 1, ..spec("q", kind) });
-        let order = Arc::new(Mutex::new(Vec::new()));
-        let items: Vec<_> = (0..16)
-            .map(|number| {
-                let order = order.clone();
-                Item::new(move || order.lock().unwrap().push(number))
-            })
-            .collect();
-        for item in items.iter().step_by(3) {
-            assert_eq!(item.queue(&queue), Queued::Yes);
-        }
-        queue.flush().unwrap();
-        order.lock().unwrap().clear();
+        let (order, items) = numbered(&queue);
         host.doze(MS);
         Item::queue_each(&items, &queue);
         queue.flush().unwrap();
