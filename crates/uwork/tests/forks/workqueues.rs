@@ -3,9 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use crate::support::child::alone;
+use crate::support::filter::refuse_here;
 use crate::support::flag::SetOnDrop;
 use crate::support::forked::{fork, in_child, leave};
 use crate::support::gate::Gate;
@@ -72,7 +74,7 @@ fn a_fork_in_a_flood_harms_neither_parent_nor_child() {
     let submitters: Vec<_> = (0..2)
         .map(|_| {
             let (queues, stop) = (queues.clone(), stop.clone());
-            std::thread::spawn(move || {
+            thread::spawn(move || {
                 let mut queued = 0_u32;
                 while !stop.load(Ordering::Relaxed) {
                     for queue in &queues {
@@ -345,7 +347,7 @@ fn readers_of_the_parent_delay_no_grace_period_in_the_child() {
     before.work.flush();
     let (gate, reads) = (Gate::new(), Gate::new());
     let (held, reading) = (gate.clone(), reads.clone());
-    let reader = std::thread::spawn(move || {
+    let reader = thread::spawn(move || {
         let _guard = rcu::read_lock();
         reading.open();
         held.wait();
@@ -449,7 +451,7 @@ fn a_shutdown_that_has_begun_is_complete_in_the_child() {
         let item = Job::held(&started, &gate);
         assert!(old.enqueue(item.clone()).is_queued());
         started.wait();
-        let drains = std::thread::spawn(|| uwork::shutdown(Shutdown::Drain, Duration::MAX));
+        let drains = thread::spawn(|| uwork::shutdown(Shutdown::Drain, Duration::MAX));
         until("the shutdown has begun", || !old.enqueue(Job::counting()).is_queued());
         in_child(|| {
             let error = queue("new").build().unwrap_err();
@@ -464,26 +466,6 @@ fn a_shutdown_that_has_begun_is_complete_in_the_child() {
     });
 }
 
-/// What `RLIMIT_AS` was.
-static ADDRESS_SPACE: Mutex<Option<libc::rlimit>> = Mutex::new(None);
-
-extern "C" fn refuse_memory() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit is live.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &raw mut limit), 0);
-        *ADDRESS_SPACE.lock().unwrap() = Some(limit);
-        limit.rlim_cur = 1;
-        assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const limit), 0);
-    }
-}
-
-extern "C" fn allow_memory() {
-    let before = ADDRESS_SPACE.lock().unwrap().take().unwrap();
-    // SAFETY: the limit is live.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const before) }, 0);
-}
-
 // Catches: handlers of a fork that end the parent where they get no memory, though the fork itself
 // needs no address space.
 #[test]
@@ -491,13 +473,15 @@ fn a_fork_needs_no_new_address_space() {
     alone("a_fork_needs_no_new_address_space", || {
         let queues: Vec<Queue> = (0..200).map(|_| queue("full").build().unwrap()).collect();
         let last = queues.last().unwrap();
-        // Registered later than the library's: the first before the fork, the last after it.
-        let (refuse, allow) = (Some(refuse_memory as _), Some(allow_memory as _));
-        // SAFETY: functions of this program, which do not unwind.
-        assert_eq!(unsafe { libc::pthread_atfork(refuse, allow, allow) }, 0);
-        for _ in 0..3 {
-            in_child(|| use_uwork(&[last]));
-            use_uwork(&[last]);
-        }
+        use_uwork(&[last]);
+        // To the thread that forks only: another one may be about to allocate.
+        let forks = || {
+            for call in [libc::SYS_mmap, libc::SYS_mremap, libc::SYS_brk] {
+                refuse_here(call, libc::ENOMEM);
+            }
+            (0..3).for_each(|_| in_child(|| {}));
+        };
+        thread::scope(|scope| scope.spawn(forks).join().unwrap());
+        use_uwork(&[last]);
     });
 }
