@@ -316,10 +316,16 @@ fn a_real_time_process_has_no_standbys() {
     });
 }
 
-/// Gives the process, which is its main thread, this niceness. False if the system refuses it.
+/// Gives all threads of the process this niceness. False if the system refuses it.
 fn has_nice(nice: i32) -> bool {
-    // SAFETY: no pointers.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::getpid() as libc::id_t, nice) == 0 }
+    // Each thread: the test may have been started at another niceness.
+    let mut threads = std::fs::read_dir("/proc/self/task").expect("it is mounted");
+    threads.all(|thread| {
+        let thread = thread.expect("a task").file_name();
+        let thread = thread.to_str().and_then(|thread| thread.parse().ok()).expect("a number");
+        // SAFETY: no pointers.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, nice) == 0 }
+    })
 }
 
 // Catches: blocks that are not found where the process is in a group of the idle class, or of the least
