@@ -16,7 +16,7 @@ readonly RUN_SECONDS_MAX=$((85 * 60))
 readonly DISK_KIB_MIN=$((5 * 1024 * 1024))
 # The lanes run side by side, and the steps of a lane one after another. The last crate of a build, a model, a test that
 # waits and a C compiler use one CPU each; the other lanes then use the rest.
-readonly LANES=("fmt tidy clippy test doc package" "loom stress" "capi${LAB:+ lab}")
+readonly LANES=("fmt tidy clippy test doc package" "loom stress sanitizers" "capi${LAB:+ lab}")
 # Then, beside nothing else.
 readonly ALONE=storms
 readonly STEPS="deps ${LANES[*]} $ALONE"
@@ -51,6 +51,7 @@ command_of() {
     case $1 in
         test) echo ci/test.sh --storms without ;;
         storms) echo ci/test.sh --storms only ;;
+        sanitizers) echo ci/capi.sh --sanitizers ;;
         *) echo "ci/$1.sh" ;;
     esac
 }
@@ -80,7 +81,7 @@ run() {
         124 | 137) verdict="FAILED: ended, with the run, after $((SECONDS / 60)) minutes" ;;
         *) verdict="FAILED: exit code $status, to repeat: $command" ;;
     esac
-    printf '%-8s %4d s  CPU %4d s  %s\n' \
+    printf '%-10s %4d s  CPU %4d s  %s\n' \
         "$step" $((SECONDS - started)) $((cpu_seconds - cpu_before)) "$verdict" >"$logs/$step.verdict"
     {
         flock 9
@@ -193,7 +194,7 @@ done
 if [ "${#failed[@]}" != 0 ] && { [ "$(free_kib)" -lt 1048576 ] || grep -qas 'No space left on device' "$logs"/*.log; }; then
     echo "the disk of $target is full: $(($(free_kib) / 1024)) MiB are free"
 fi
-printf '%-8s %4d s  ' all "$SECONDS"
+printf '%-10s %4d s  ' all "$SECONDS"
 [ "${#failed[@]}" != 0 ] || echo ok
 [ "${#failed[@]}" = 0 ] || echo "FAILED: ${failed[*]}"
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tests the C library: its ABI, its headers alone with every compiler, the contracts of linux/workqueue.h (plain, in
-# debug mode and under the sanitizers), bad input, and the installed tree from the view of a new user. A failure stops
-# only what needs the part that has failed; all failures are listed at the end. With --installed, it runs memcheck and
-# what uses the installed tree, apart from the examples.
+# Tests the C library: its ABI, its headers alone with every compiler, the contracts of linux/workqueue.h (plain and in
+# debug mode), bad input, and the installed tree from the view of a new user. A failure stops only what needs the part
+# that has failed; all failures are listed at the end. With --installed, it runs memcheck and what uses the installed
+# tree, apart from the examples. With --sanitizers, it runs the programs under the sanitizers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +12,7 @@ export CARGO_TARGET_DIR=$target
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 source crates/capi/tests/failures.sh
-log=$target/capi.log
+log=$target/capi${1:-}.log
 guard=$out/guard
 "${CC:-cc}" -O1 -o "$guard" crates/capi/tests/guard.c
 
@@ -90,8 +90,8 @@ manual_pages() {
 
 readonly only=${1:-}
 case $only in
-    "" | --installed) ;;
-    *) echo "allowed is --installed"; exit 2 ;;
+    "" | --installed | --sanitizers) ;;
+    *) echo "allowed are --installed and --sanitizers"; exit 2 ;;
 esac
 
 installed_parts() {
@@ -112,20 +112,21 @@ if [ "$only" = --installed ]; then
     exit
 fi
 
-part "failures.sh" "$log" crates/capi/tests/failures-test.sh
-part "harness.sh" "$log" crates/capi/tests/harness-test.sh
-
-# The sanitizer builds come first: they have target folders of their own, so they do not wait for the other lanes of
-# ci/all.sh.
-#
 # Rust's standard library is not instrumented, because that needs rust-src. The address sanitizer watches its
 # allocations nevertheless. For the thread sanitizer, races inside it are suppressed (crates/capi/tests/tsan_names.c). The two
 # sanitizers cannot be linked into one program.
-for sanitizer in address thread; do
-    built $sanitizer $sanitizer $sanitizer
-    with_library $sanitizer "capi ($sanitizer)" crates/capi/tests/run.sh "$target/libuwork-$sanitizer" $sanitizer
-    with_library $sanitizer "kernel ($sanitizer)" kernel/tests/run.sh "$target/libuwork-$sanitizer" $sanitizer
-done
+if [ "$only" = --sanitizers ]; then
+    for sanitizer in address thread; do
+        built $sanitizer $sanitizer $sanitizer
+        with_library $sanitizer "capi ($sanitizer)" crates/capi/tests/run.sh "$target/libuwork-$sanitizer" $sanitizer
+        with_library $sanitizer "kernel ($sanitizer)" kernel/tests/run.sh "$target/libuwork-$sanitizer" $sanitizer
+    done
+    report_failures
+    exit
+fi
+
+part "failures.sh" "$log" crates/capi/tests/failures-test.sh
+part "harness.sh" "$log" crates/capi/tests/harness-test.sh
 
 built dev dev ""
 built bridge dev "" libuwork-bridge
