@@ -216,8 +216,8 @@ return due and 'delayed' or added
 ";
 
 /// KEYS stream dead; ARGV group idle_ms consumer keep back_ms: removes consumers without pending entries: the
-/// named one, and those that are idle for `idle_ms`. The named one leaves, and nothing of it runs. So its
-/// entries wait for any consumer, as those that `back_ms` has made look idle, and no process has them. A
+/// named one, and those that are idle for `idle_ms`. The named one leaves: no outcome of it will come. So its
+/// entries wait for any consumer, as those that `back_ms` has made look idle, and no process owns them. A
 /// consumer with other entries stays, since removing it would lose them. It also deletes entries that each
 /// group has acknowledged, the last one being of a program that deletes none, or one that was destroyed
 /// since. It gives entries in quarantine letters, if theirs are gone.

@@ -191,7 +191,7 @@ impl Stat {
             ("done", ":stats", "Jobs that were acknowledged", |stat, _| stat.done),
             ("retries", ":stats", "Failed attempts, delayed for another", |stat, _| stat.retries),
             ("dead", ":stats", "Jobs that became dead letters", |stat, _| stat.dead),
-            ("reclaimed", ":stats", "Jobs taken over, or handed back", |stat, _| stat.reclaimed),
+            ("reclaimed", ":stats", "Jobs taken over from others", |stat, _| stat.reclaimed),
             ("duplicates", ":stats", "Jobs that ran twice", |s, _| s.duplicates),
         ];
         let mut out = String::new();

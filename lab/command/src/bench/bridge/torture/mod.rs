@@ -54,7 +54,7 @@ use self::producer::Pushing;
 pub(super) use self::report::Said;
 use self::schedule::Schedule;
 use self::servers::{Log, Servers, asked, try_connect};
-use self::time::now_us;
+use self::time::{from_unix_ms, now_us};
 use super::proxy::Proxy;
 use super::uwork;
 use crate::UserError;
@@ -267,7 +267,7 @@ impl Torture {
     fn end(self) -> Result<Evidence, UserError> {
         let (mut of_all, mut effects) = (Vec::new(), Vec::new());
         for (side, urls) in [(Side::Plain, &self.sides[0][..1]), (Side::Cluster, &self.pair)] {
-            of_all.extend(letters(urls)?);
+            of_all.extend(letters(urls, side)?);
             for (trace, hash) in [(Trace::First, EFFECTS), (Trace::Second, SECOND)] {
                 effects.push((side, trace, found(urls, &format!("HGETALL {hash}"))?));
             }
@@ -313,11 +313,13 @@ fn results(urls: &[String]) -> Result<HashMap<u64, u64>, UserError> {
 }
 
 /// The dead letters of the server that has the jobs.
-fn letters(urls: &[String]) -> Result<Vec<Letter>, UserError> {
+fn letters(urls: &[String], side: Side) -> Result<Vec<Letter>, UserError> {
     let found: Vec<(String, Fields)> = found(urls, "XRANGE {jobs}:dead - +")?;
-    let letter = |(_, mut fields): (String, Fields)| Letter {
+    let written_us = |number: &str| from_unix_ms(number.split('-').next()?.parse().ok()?);
+    let letter = |(number, mut fields): (String, Fields)| Letter {
         job: fields.get("p").and_then(|text| text.parse().ok()),
         error: fields.remove("e").unwrap_or_default(),
+        at_us: (side == Side::Cluster).then(|| written_us(&number)).flatten(),
     };
     Ok(found.into_iter().map(letter).collect())
 }
