@@ -74,6 +74,7 @@ mod time_namespace;
 pub mod topology;
 
 pub use blocked::Records;
+pub use blocked::thread_sleeps;
 pub use descriptor::StreamSocket;
 pub use error::{Error, ErrorKind};
 pub use event::Event;

@@ -15,7 +15,7 @@ use crate::queue::Queue;
 /// Each part of it is correct at some instant, but not all at the same one: nothing is stopped. It
 /// may be called at any time and from any thread, also from inside an item or a
 /// [reporter](crate::set_reporter), and while a worker is stuck. Costs some microseconds for each pool and
-/// queue, and a `membarrier` for each worker that is in an item. A function is shown by the type
+/// queue, and a `membarrier` and a read of `/proc` for each worker that is in an item. A function is shown by the type
 /// that it serves: the type with the [`Work`](crate::Work), a closure's, a future's. Lists are cut
 /// after [`ITEMS_MAX`](crate::dump::ITEMS_MAX) items and give the number of further ones.
 ///
@@ -45,6 +45,7 @@ pub(crate) enum Names {
 /// As [`dump`].
 pub(crate) fn dump_with(named: Names) -> Dump {
     let mut dump = engine().dump();
+    engine().note_sleepers(&mut dump, uwork_linux::thread_sleeps);
     dump.replace_items(&mut represented_item);
     if named == Names::OfFiles {
         dump.name_functions(names());

@@ -117,11 +117,9 @@ fn converse(stream: &UnixStream, address: usize) -> io::Result<()> {
     for request in BufReader::new(stream).lines() {
         let text = match &*request? {
             "status" => "queues\t1\nworkers\t1\n".to_owned(),
-            "queues" => {
-                "name\tkind\tstarted\tran\tin_flight\tpending\trunning\tmax_active\tsaturated\t\
-                gate\nstuck\tunbound\t1\t0\t1\t0\t1\t1\t1\topen\n"
-                    .to_owned()
-            }
+            "queues" => "name\tkind\tstarted\tran\tin_flight\tpending\trunning\tmax_active\tgate\n\
+                stuck\tunbound\t1\t0\t1\t0\t1\t1\topen\n"
+                .to_owned(),
             _ => format!(
                 "stacks of 1 workers\n  uw/0 (thread 7, slot 1), asleep, in function {address:#x} of \
                  queue \"stuck\"\n      0 {address:#x}\n"

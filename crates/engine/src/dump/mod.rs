@@ -164,9 +164,9 @@ pub struct WorkerDump {
     pub slot: u32,
     /// Its state.
     pub state: WorkerState,
-    /// Whether its thread sleeps, as the host says, in an item whose `state` is `Running`. The engine
+    /// Whether its thread sleeps, as the system says, in an item whose `state` is `Running`. The engine
     /// looks for sleepers only where items wait for a worker. False in the snapshot of a stall, whose
-    /// states are the host's.
+    /// states are the system's, and of one queue.
     pub sleeps: bool,
     /// The item that it runs, if any.
     pub running: Option<RunningInfo>,

@@ -18,7 +18,7 @@ use crate::dump::{
     PwqDump, QueueDump, RescuerDump, ScopeDump, WorkerDump, WorkerState,
 };
 use crate::engine::Engine;
-use crate::host::{Activity, Detection, Host, Observer};
+use crate::host::{Detection, Host, Observer};
 use crate::inbox::Node;
 use crate::item::{Work, WorkList};
 use crate::pool::{NEVER, Pool};
@@ -90,22 +90,22 @@ impl<H: Host> Engine<H> {
             queues,
         };
         dump.join();
-        self.note_sleepers(&mut dump);
         // SAFETY: the dump is as it was collected.
         unsafe { dump.ask_functions() };
         dump
     }
 
-    /// Asks the host which of the running workers sleep in their items.
-    fn note_sleepers(&self, dump: &mut Dump) {
+    /// Notes in a dump which of the running workers sleep in their items. `sleeps` says of a thread
+    /// whether it sleeps now.
+    pub fn note_sleepers(&self, dump: &mut Dump, sleeps: impl Fn(u64) -> bool) {
         let workers = dump.pools.iter_mut().flat_map(|pool| &mut pool.workers);
         let runs = |it: &&mut WorkerDump| it.state == WorkerState::Running && it.thread_id != 0;
         for worker in workers.chain(&mut dump.helpers).filter(runs) {
-            let sleeps = self.observer().activity(worker.thread_id);
+            let sleeps = sleeps(worker.thread_id);
             // Between two items a worker sleeps as well.
             let run = worker.running.as_ref().map(|running| running.run);
             let is_in_it = run.is_some() && run == self.slot(worker.slot).present_run();
-            worker.sleeps = is_in_it && matches!(sleeps, Some(Activity::Sleeps { .. }));
+            worker.sleeps = is_in_it && sleeps;
         }
     }
 

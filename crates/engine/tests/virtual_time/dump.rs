@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use uwork_engine::dump::{Dump, Gate, ITEMS_MAX, WorkerState};
+use uwork_engine::host::{Activity, Observer as _};
 use uwork_engine::{Attrs, Kind, QueueSpec, Queued};
 use uwork_policy::blocking::Tier;
 use uwork_policy::flags::Flags;
@@ -174,7 +175,17 @@ fn a_worker_blocked_undeclared_is_shown_asleep() {
     }
 }
 
-/// While nothing waits for a worker, the engine does not look for sleepers: the host's state is shown
+/// A dump with the states of the threads.
+fn seen(engine: &VirtualEngine) -> Dump {
+    let mut dump = engine.dump();
+    let activity = |thread| engine.host().activity(thread);
+    engine.note_sleepers(&mut dump, |thread| {
+        matches!(activity(thread), Some(Activity::Sleeps { .. }))
+    });
+    dump
+}
+
+/// While nothing waits for a worker, the engine does not look for sleepers: the system's state is shown
 /// beside the engine's.
 #[test]
 fn a_running_worker_whose_thread_sleeps_is_shown_so() {
@@ -189,7 +200,7 @@ fn a_running_worker_whose_thread_sleeps_is_shown_so() {
         assert_eq!(item.queue_on(&queue, 1), Queued::Yes);
         for sleeps in [false, true] {
             engine.host().doze(if sleeps { 10 * MS } else { 5 * MS });
-            let dump = engine.dump();
+            let dump = seen(engine);
             let worker = &dump.pools[1].workers[0];
             assert_eq!((worker.state, worker.sleeps), (WorkerState::Running, sleeps), "{dump}");
             let state = if sleeps { "running (asleep)" } else { "running" };
@@ -198,7 +209,7 @@ fn a_running_worker_whose_thread_sleeps_is_shown_so() {
         }
         queue.flush().unwrap();
         // A worker without an item sleeps, too.
-        let dump = engine.dump();
+        let dump = seen(engine);
         let mut workers = dump.pools.iter().flat_map(|pool| &pool.workers);
         assert!(workers.all(|worker| !worker.sleeps), "{dump}");
     });

@@ -279,6 +279,12 @@ fn refusal_of_perf(error: &Error) -> String {
     )
 }
 
+/// Whether a thread of this process sleeps now. False if that is unknown, which changes no tier. Some
+/// system calls, 8 us.
+pub fn thread_sleeps(thread: u64) -> bool {
+    matches!(proc::activity(thread), Ok(Activity::Sleeps { .. }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

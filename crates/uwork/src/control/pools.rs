@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::status::plain;
-use crate::dump::{Dump, PoolDump, WorkerDump};
+use crate::dump::{Dump, PoolDump, WorkerDump, WorkerState};
 use crate::dump_api::{Names, dump_with};
 
 /// The columns of the first table. New ones are added at the end.
@@ -55,7 +55,7 @@ fn line(text: &mut String, pool: &str, worker: &WorkerDump, dump: &Dump) {
         worker.slot,
         if worker.thread.is_empty() { "-" } else { &worker.thread },
         worker.thread_id,
-        worker.state,
+        if worker.sleeps { WorkerState::Asleep } else { worker.state },
         plain(queue),
         function.map_or("-".to_owned(), |function| plain(&function.to_string())),
         began.map_or(0, |began| dump.at_ns.saturating_sub(began) / 1_000),

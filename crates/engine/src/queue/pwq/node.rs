@@ -169,6 +169,11 @@ impl<H: Host> Node<H> {
         self.limit.0.tight.load(Ordering::Relaxed)
     }
 
+    /// Whether pwqs keep any permit.
+    pub(super) fn keeps_any(&self) -> bool {
+        self.epoch() != NO_EPOCH && self.row.0.lock().pwqs().any(Pwq::keeps_permit)
+    }
+
     /// How many permits pwqs keep.
     pub(super) fn kept(&self) -> u32 {
         if self.epoch() == NO_EPOCH { 0 } else { self.row.0.lock().kept() }

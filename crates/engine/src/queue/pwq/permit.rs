@@ -42,7 +42,7 @@ impl<H: Host> Inner<H> {
     pub(crate) fn lacks_permits(&self) -> bool {
         match self.shared() {
             None => self.nr_active >= self.max_active,
-            Some(node) => self.granted == 0 && node.free() == 0 && node.kept() == 0,
+            Some(node) => self.granted == 0 && node.free() == 0 && !node.keeps_any(),
         }
     }
 

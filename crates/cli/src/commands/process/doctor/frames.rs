@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 pub(in super::super) fn without_callers(text: &str) -> String {
     let mut out = String::new();
     let mut left_out = 0;
-    for line in text.lines() {
+    // Not `lines`, which takes a carriage return away.
+    for line in text.split_terminator('\n') {
         let call = call(line);
         if call.is_none() {
             end_stack(&mut out, &mut left_out);
@@ -37,30 +38,45 @@ fn call(line: &str) -> Option<(usize, &str)> {
     Some((number.parse().ok()?, call))
 }
 
-/// Whether the function of `NAME (FILE:LINE)` only calls the next. Debug information without paths has
-/// the last part of a name alone; there the file decides.
+/// Whether the function of `NAME (FILE:LINE)` only calls the next. The file decides, if it is known: debug
+/// information without paths has the last part of a name alone.
 fn only_calls(call: &str) -> bool {
-    let (name, location) =
-        call.split_once(" (/").or_else(|| call.split_once(" (library/")).unwrap_or((call, ""));
-    let is_of = |paths: &[&str], files: &[&str]| {
-        paths.iter().any(|path| name.trim_start_matches('<').starts_with(path))
-            || files.iter().any(|file| location.contains(file))
+    let file_begins = [" (/", " (library/", " (./", " (../"];
+    let at = file_begins.iter().filter_map(|begin| call.find(begin)).min();
+    let (name, file) = at.map_or((call, ""), |at| call.split_at(at));
+    // As in `<T as Trait>::function`.
+    let of_trait = name.starts_with('<').then(|| name.rsplit_once(" as ")).flatten();
+    let path = of_trait.map_or(name, |(_, of_trait)| of_trait);
+    let is_of = |paths: &[&str], files: &[&str]| match file {
+        "" => paths.iter().any(|begin| path.starts_with(begin)),
+        _ => files.iter().any(|part| file.contains(part)),
     };
-    let is_std =
-        || is_of(&["std::", "core::", "alloc::"], &["std/src/", "core/src/", "alloc/src/"]);
-    let closures =
-        ["core/src/ops/function.rs", "core/src/panic/unwind_safe.rs", "alloc/src/boxed.rs"];
+    let is_std = || {
+        let files = ["library/std/src/", "library/core/src/", "library/alloc/src/"];
+        is_of(&["std::", "core::", "alloc::"], &files)
+    };
     match last_part(name).as_str() {
-        "__rust_try" | "start_thread" | "clone" | "clone3" | "__clone3" | "_start" => true,
-        // Not that of `Once`, in which a thread may wait.
-        "call_once" | "call_mut" | "call" => {
-            name.contains("ops::function::Fn")
-                || closures.iter().any(|file| location.contains(file))
+        "start_thread" | "clone" | "clone3" | "__clone3" | "_start" => {
+            !name.contains("::") && is_of(&[name], &["nptl/", "sysdeps/", "csu/"])
         }
+        // Not that of `Once`, in which a thread may wait.
+        "call_once" | "call_mut" | "call" => is_of(
+            &["core::ops::function::Fn"],
+            &[
+                "library/core/src/ops/function.rs",
+                "library/core/src/panic/unwind_safe.rs",
+                "library/alloc/src/boxed.rs",
+            ],
+        ),
+        "__rust_try" => file.is_empty() || is_std(),
         "catch_unwind" | "do_call" | "try" | "r#try" | "__rust_begin_short_backtrace" => is_std(),
         "lang_start" | "lang_start_internal" | "thread_start" => is_std(),
         "{{closure}}" | "{closure#0}" | "{closure#1}" => {
-            is_of(&["std::thread::", "std::rt::"], &["std/src/thread/", "std/src/rt.rs"])
+            of_trait.is_none()
+                && is_of(
+                    &["std::thread::", "std::rt::"],
+                    &["library/std/src/thread/", "library/std/src/rt.rs"],
+                )
         }
         _ => false,
     }
@@ -103,6 +119,16 @@ mod tests {
      11 0xb uwork::join::closure::Task<F,R>::perform (/src/closure.rs:89)
      12 0xc std::sys::thread::unix::Thread::new::thread_start (library/std/src/sys/thread/unix.rs:9)
      13 0xd core::ops::function::FnOnce::call_once{{vtable.shim}} (library/core/src/ops/function.rs:250)
+     14 0xe start_thread (./nptl/pthread_create.c:442)
+     15 0xf clone3 (../sysdeps/unix/sysv/linux/x86_64/clone3.S:81)
+     16 0x1 <app::Config as core::clone::Clone>::clone (/src/config.rs:7)
+     17 0x1 <app::Config as core::clone::Clone>::clone
+     18 0x1 app::Pool::start_thread
+     19 0x1 start_thread (/src/app.c:7)
+     20 0x1 call<alloc::boxed::Box<dyn core::ops::function::FnOnce<()>>> (/src/app.rs:5)
+     21 0x1 std::sync::poison::once::Once::call_once<dyn core::ops::function::FnOnce<()>>
+     22 0x1 catch_unwind (/src/app-core/src/x.rs:5)
+     23 0x1 <std::thread::Thread as app::T>::f::{{closure}}
   uw/u1 (thread 8, slot 1), asleep, in app::call of queue "q", for at most 3.6 s
       0 0x7f63a4229827
       1 0x7f63a4229828 clone3
@@ -117,10 +143,11 @@ mod tests {
         let text = without_callers(STACK);
         let kept: Vec<&str> =
             text.lines().map(|line| line.trim_start().split(' ').next().unwrap()).collect();
-        let expected = "stacks uw/u0 0 1 2 10 11 (9 uw/u1 0 (1 (the deadlock:";
+        let expected =
+            "stacks uw/u0 0 1 2 10 11 16 17 18 19 20 21 22 23 (11 uw/u1 0 (1 (the deadlock:";
         assert_eq!(kept.join(" "), expected, "{text}");
         assert!(
-            text.contains("\n        (9 frames that only call the next are left out)\n  uw/u1")
+            text.contains("\n        (11 frames that only call the next are left out)\n  uw/u1")
         );
         assert!(
             text.contains("\n        (1 frame that only calls the next is left out)\n        (the")

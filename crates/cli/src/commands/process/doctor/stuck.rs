@@ -277,7 +277,7 @@ fn start_of(mut evidence: String) -> String {
         let end = evidence.as_bytes()[..EVIDENCE_MAX].iter().rposition(|&byte| byte == b'\n');
         evidence.truncate(end.map_or(0, |end| end + 1));
         evidence.shrink_to_fit();
-        evidence.push_str("  more was left out: `uwork dump --stacks` has all\n");
+        evidence.push_str("  more was left out: see `uwork dump --stacks`\n");
     }
     evidence
 }
@@ -340,9 +340,13 @@ fn queue(earlier: &Row<'_>, now: &Row<'_>, process: u32) -> Option<Finding> {
     }
     let see =
         format!("`uwork dump {process}` names the functions; items that run for long are no fault");
+    // A process of an earlier version notes this only once an item has had to wait for a permit.
+    let is_at_limit =
+        now.text("kind") == "unbound" && now.number("running") >= now.number("max_active");
+    let saturated = now.number("saturated").max(u64::from(is_at_limit));
     let pending = counted(now.number("pending"), "item waits", "items wait");
     let running = counted(now.number("running"), "item runs", "items run");
-    Some(match (now.text("gate"), now.number("saturated")) {
+    Some(match (now.text("gate"), saturated) {
         ("frozen", _) => Finding::bad(
             format!("queue {name} is frozen, and {pending}"),
             "the program has called freeze and not thaw",
@@ -519,7 +523,7 @@ mod tests {
     fn evidence_is_bounded() {
         let line = "  a\u{e9}\n";
         let text = start_of(line.repeat(EVIDENCE_MAX));
-        let more = "  more was left out: `uwork dump --stacks` has all\n";
+        let more = "  more was left out: see `uwork dump --stacks`\n";
         assert_eq!(text.strip_suffix(more), Some(&*line.repeat(EVIDENCE_MAX / line.len())));
         assert_eq!(start_of("x".repeat(EVIDENCE_MAX + 1)), more);
         assert_eq!(start_of(line.to_owned()), line);
