@@ -76,11 +76,14 @@ impl Redis {
         self.child.kill();
     }
 
-    /// Kills the server and starts it again on its port and its files.
+    /// Kills the server and starts it again on its port and its files. Returns when it has read them.
     pub(crate) fn restart(&mut self) {
         self.child.kill();
         self.child = spawn(&self.address, &self.folder, &self.flags, self.preload.as_deref());
         self.wait_until_up();
+        until("redis-server has read its files", || {
+            !self.asked("PING").is_err_and(|error| is_early(&error))
+        });
     }
 
     /// Stops the server's process: it listens, and answers nothing.
@@ -115,13 +118,10 @@ impl Redis {
     pub(crate) fn ask(&self, words: &str) -> Value {
         let mut answer = None;
         until("redis-server answers", || {
-            let said = self.asked(words);
-            let is_busy =
-                |error: &redis::RedisError| error.code() == Some("LOADING") || error.is_io_error();
-            if said.as_ref().is_err_and(is_busy) {
-                return false;
+            match self.asked(words) {
+                Err(error) if is_early(&error) => return false,
+                said => answer = Some(said.unwrap()),
             }
-            answer = Some(said.unwrap());
             true
         });
         answer.unwrap()
@@ -240,6 +240,11 @@ pub(crate) fn add_wide(redis: &Redis, payload: &str) -> String {
 
 /// What a server writes to its standard output.
 const LOG: &str = "log";
+
+/// Whether the server does not answer yet, or reads its files.
+fn is_early(error: &redis::RedisError) -> bool {
+    error.code() == Some("LOADING") || error.is_io_error()
+}
 
 fn spawn(address: &Address, folder: &Folder, flags: &[String], preload: Option<&Path>) -> Owned {
     let mut command = Command::new("redis-server");
