@@ -58,17 +58,22 @@ pub struct Stat {
     pub unread: Vec<(String, Error)>,
 }
 
+/// The consumer of entries that are in quarantine.
+const QUARANTINE: &str = "quarantine";
 /// The consumer of entries that were released from quarantine, or by a consumer that has stopped.
 const RELEASED: &str = "released";
-/// The consumers of entries that no process has.
-const NO_PROCESSES: [&str; 2] = ["quarantine", RELEASED];
 
 impl ConsumerStat {
     /// Whether it is a process, which lives or has died. Else it has entries that no process has: those
     /// in quarantine, and those that were released from it, or by a consumer that has stopped, and wait for
     /// another.
     pub fn is_process(&self) -> bool {
-        !NO_PROCESSES.contains(&&*self.name)
+        !self.is_quarantine() && self.name != RELEASED
+    }
+
+    /// Whether its entries are those in quarantine.
+    pub fn is_quarantine(&self) -> bool {
+        self.name == QUARANTINE
     }
 }
 

@@ -156,10 +156,11 @@ impl<H: Host> Engine<H> {
     ///
     /// When the call returns, no worker runs on a CPU that is no longer allowed. Items that are
     /// queued there run elsewhere; new items use the new value. CPUs that the engine's topology
-    /// does not have are ignored, and a value without any other CPU is rejected. A queue for which
-    /// no thread could be created stays as it was, on workers that are moved; it is tried again
-    /// later. So does a queue for which the engine has no pools left; as pools are never freed, it is
-    /// tried again after the next change only.
+    /// does not have are ignored, and a value without any other CPU is rejected.
+    ///
+    /// A queue for which no thread could be created stays as it was, on workers that are moved, and
+    /// is tried again later. A queue for which the engine has no pools left stays as it was too. It
+    /// is tried again after the next change only, because pools are never freed.
     ///
     /// Creates threads, and reports the change. Must not be called inside a work item.
     pub fn set_cpus(&self, cpus: Cpus) -> bool {

@@ -8,6 +8,7 @@ use serde_json::json;
 use uwork_bridge::{ConsumerStat, HeldJob, shown};
 
 use super::dead::age;
+use super::stat::until;
 use super::{GroupOfStreams, seconds};
 use crate::commands::json::line;
 use crate::commands::{UserError, print};
@@ -74,12 +75,12 @@ fn lines(
     let ConsumerStat { name, pending, idle, .. } = consumer;
     let seen = format!("last seen {:.1} s ago", idle.as_secs_f64());
     let state = match is_alive {
-        Some(true) => format!("alive, {seen}"),
-        Some(false) => format!("dead, {seen}"),
-        None => "no process".to_owned(),
+        Some(true) => format!("alive, {seen}, holds {pending}"),
+        Some(false) => format!("dead, {seen}, holds {pending}"),
+        None => format!("{pending} held, {}", until(consumer)),
     };
     let (name, stream) = (shown(name.as_bytes()), shown(stream.as_bytes()));
-    let mut text = format!("{name} of {stream}: {state}, holds {pending}\n");
+    let mut text = format!("{name} of {stream}: {state}\n");
     for job in jobs {
         // Writing to a string does not fail.
         let _ = write!(text, "  {}  added {} ago", job.entry, age(job.age));

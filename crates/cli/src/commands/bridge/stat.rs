@@ -70,6 +70,14 @@ fn object(stat: &Stat, heartbeat: Duration) -> serde_json::Value {
     })
 }
 
+/// Until when entries are held that no process has.
+pub(super) fn until(consumer: &ConsumerStat) -> &'static str {
+    match consumer.is_quarantine() {
+        true => "until they are replayed or dropped",
+        false => "until a consumer takes them",
+    }
+}
+
 fn table(stats: &[Stat], heartbeat: Duration) -> String {
     let width = stats.iter().map(|stat| stat.stream.len()).max().unwrap_or(0).max(6);
     let mut text = format!(
@@ -105,13 +113,13 @@ fn table(stats: &[Stat], heartbeat: Duration) -> String {
     for stat in stats {
         for consumer in &stat.consumers {
             let (pending, idle) = (consumer.pending, consumer.idle.as_secs_f64());
-            let seen = match consumer.is_process() {
+            let state = match consumer.is_process() {
                 true => format!("last seen {idle:.1} s ago"),
-                false => "no process".to_owned(),
+                false => until(consumer).to_owned(),
             };
             let _ = writeln!(
                 text,
-                "  {} of {}: {pending} held, {seen}",
+                "  {} of {}: {pending} held, {state}",
                 shown(consumer.name.as_bytes()),
                 shown(stat.stream.as_bytes())
             );

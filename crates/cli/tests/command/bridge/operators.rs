@@ -94,12 +94,18 @@ fn entries_that_no_process_has_are_held_by_no_consumer_that_lives_or_has_died() 
     redis.ask("XGROUP CREATECONSUMER jobs uwork released");
     redis.ask("XGROUP CREATECONSUMER jobs uwork w:1:f");
     let text = redis.text(&["consumers", "--stream", "jobs", "--heartbeat", "1000"]);
-    assert!(text.contains("quarantine of jobs: no process, holds 1\n"), "{text}");
-    assert!(text.contains("released of jobs: no process, holds 0\n"), "{text}");
+    assert!(
+        text.contains("quarantine of jobs: 1 held, until they are replayed or dropped\n"),
+        "{text}"
+    );
+    assert!(text.contains("released of jobs: 0 held, until a consumer takes them\n"), "{text}");
     assert!(text.contains("w:1:f of jobs: alive, last seen "), "{text}");
     let json = redis.text(&["consumers", "--stream", "jobs", "--heartbeat", "1000", "--json"]);
     let alive = |value: &str| json.matches(&format!("\"alive\":{value}")).count();
     assert_eq!([alive("null"), alive("true"), alive("false")], [2, 1, 0], "{json}");
     let stat = redis.text(&["stat", "--stream", "jobs"]);
-    assert!(stat.contains("  quarantine of jobs: 1 held, no process\n"), "{stat}");
+    assert!(
+        stat.contains("  quarantine of jobs: 1 held, until they are replayed or dropped\n"),
+        "{stat}"
+    );
 }

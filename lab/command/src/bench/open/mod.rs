@@ -69,7 +69,7 @@ pub(super) struct Args {
     /// Only these runners
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     runner: Vec<String>,
-    /// Only these variants of uwork: the scopes default, system and cpu; spawn, execute: closures
+    /// Only these variants of uwork: the scopes default, system, numa, cache and cpu; spawn, execute: closures
     /// on the default scope, with and without a handle
     #[arg(long, value_name = "VARIANT", num_args = 1.., value_delimiter = ',')]
     variant: Vec<String>,

@@ -15,7 +15,8 @@ use crate::bench::contestant::cpus;
 use crate::bench::uwork_pool;
 
 /// The variants of uwork.
-pub(super) const VARIANTS: [&str; 5] = ["default", "system", "cpu", SPAWN, EXECUTE];
+pub(super) const VARIANTS: [&str; 7] =
+    ["default", "system", "numa", "cache", "cpu", SPAWN, EXECUTE];
 const SPAWN: &str = "spawn";
 const EXECUTE: &str = "execute";
 /// The niceness of threads for latency-critical items.

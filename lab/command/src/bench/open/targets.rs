@@ -1,11 +1,11 @@
-//! The targets of uwork's default scope, and whether a group reaches them.
+//! The targets of uwork's scopes, and whether a group reaches them.
 //!
 //! | case | figure | at most |
 //! |---|---|---|
 //! | all but `sleep-40` | p50, p90, p99 | 1.05 x the best rival, and 1.3 x the limit + 50 us |
 //! | `sleep-40` | p90, p99 | 0.5 x the best rival |
-//! | all | p50, p90, p99 | 1.05 x the scope `system` |
 //! | all | CPU time | 1.1 x the best rival |
+//! | all, scopes `system`, `numa` and `cache` | p50, p90, p99 | 1.1 x the default scope |
 
 use uwork_rivals::Standing;
 
@@ -18,11 +18,14 @@ use crate::bench::uwork_pool;
 const OVER_RIVAL: f64 = 1.05;
 const OVER_RIVAL_SLEEPS: f64 = 0.5;
 const OVER_RIVAL_CPU: f64 = 1.1;
-const OVER_SYSTEM: f64 = 1.05;
+const OVER_DEFAULT: f64 = 1.1;
 const OVER_LIMIT: f64 = 1.3;
 const OVER_LIMIT_US: f64 = 50.0;
 
-/// A line for each figure with a target, if uwork's default scope takes part.
+/// The scopes whose pods have more CPUs than those of the default scope, or as many.
+const WIDE: [&str; 3] = ["system", "numa", "cache"];
+
+/// A line for each figure with a target, and for each wide scope, if uwork's default scope takes part.
 pub(super) fn verdicts(group: &GroupOutcome<Sojourns>) -> String {
     let own = |variant| {
         let mut all = group.outcomes.iter();
@@ -32,20 +35,31 @@ pub(super) fn verdicts(group: &GroupOutcome<Sojourns>) -> String {
     let metrics = SOJOURN[..3].iter().chain(&CRITICAL[..3]).chain([&CPU]);
     let verdict = |metric: &Metric| {
         let measured = value(default, metric)?;
-        let system = own("system").and_then(|system| value(system, metric));
-        let bounds = bounds(group, metric, system);
+        let bounds = bounds(group, metric);
         let bound = bounds.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
         Some(line(metric, measured, bound))
     };
-    metrics.filter_map(verdict).collect()
+    let wide = WIDE.iter().filter_map(|scope| over_default(scope, own(scope)?, default));
+    metrics.filter_map(verdict).chain(wide).collect()
+}
+
+/// The percentiles of a wide scope over those of the default scope. None if neither has any.
+fn over_default(
+    scope: &str,
+    of: &Outcome<Sojourns>,
+    default: &Outcome<Sojourns>,
+) -> Option<String> {
+    let over = |metric: &Metric| Some((metric.title, value(of, metric)? / value(default, metric)?));
+    let found: Vec<_> = SOJOURN[..3].iter().chain(&CRITICAL[..3]).filter_map(over).collect();
+    let most = found.iter().map(|&(_, over)| over).reduce(f64::max)?;
+    let verdict = if most <= OVER_DEFAULT { "reached" } else { "missed" };
+    let found: Vec<_> = found.iter().map(|(title, over)| format!("{title} {over:.2}")).collect();
+    let found = found.join(", ");
+    Some(format!("target scope {scope} over default: at most {OVER_DEFAULT}: {found}, {verdict}\n"))
 }
 
 /// The bounds of a figure: what each refers to, and its value.
-fn bounds(
-    group: &GroupOutcome<Sojourns>,
-    metric: &Metric,
-    system: Option<f64>,
-) -> Vec<(String, f64)> {
+fn bounds(group: &GroupOutcome<Sojourns>, metric: &Metric) -> Vec<(String, f64)> {
     let is_cpu = metric.name == CPU.name;
     let sleeps = group.outcomes[0].names.case == SLEEPS;
     let lowest = |standing| {
@@ -61,13 +75,11 @@ fn bounds(
     };
     let rival = lowest(Standing::Pool).zip(times);
     let rival = rival.map(|(value, times)| (format!("{times} x the best rival"), value * times));
-    let system = system.filter(|_| !is_cpu);
-    let system = system.map(|value| (format!("{OVER_SYSTEM} x system"), value * OVER_SYSTEM));
     let limit = lowest(Standing::Limit).filter(|_| !sleeps).map(|value| {
         let what = format!("{OVER_LIMIT} x the limit + {OVER_LIMIT_US} us");
         (what, value * OVER_LIMIT + OVER_LIMIT_US)
     });
-    [rival, system, limit].into_iter().flatten().collect()
+    [rival, limit].into_iter().flatten().collect()
 }
 
 fn value(outcome: &Outcome<Sojourns>, wanted: &Metric) -> Option<f64> {
@@ -92,7 +104,7 @@ mod tests {
 
     type Row = (&'static str, &'static str, Option<Standing>, f64);
 
-    const OWN: [Row; 2] = [("uwork", "default", None, 160.0), ("uwork", "system", None, 150.0)];
+    const OWN: Row = ("uwork", "default", None, 160.0);
     const RIVALS: [Row; 3] = [
         ("rayon", "", Some(Standing::Pool), 120.0),
         ("tokio", "", Some(Standing::Pool), 400.0),
@@ -112,30 +124,36 @@ mod tests {
 
     #[test]
     fn the_lowest_bound_decides() {
-        let all = [&OWN[..], &RIVALS].concat();
+        let all = [&[OWN][..], &RIVALS].concat();
         assert_eq!(
             of("burst", SOJOURN[1], &all),
             "target p90 us: at most 126 (1.05 x the best rival): 160, missed\n"
         );
         assert_eq!(
-            of("burst", SOJOURN[1], &[&OWN[..], &RIVALS[1..]].concat()),
-            "target p90 us: at most 158 (1.05 x system): 160, missed\n"
-        );
-        assert_eq!(
-            of("burst", SOJOURN[2], &[&OWN[..1], &RIVALS[1..]].concat()),
+            of("burst", SOJOURN[2], &[&[OWN][..], &RIVALS[1..]].concat()),
             "target p99 us: at most 180 (1.3 x the limit + 50 us): 160, reached\n"
         );
     }
 
     #[test]
+    fn a_wide_scope_is_compared_with_the_default() {
+        let wide = [("uwork", "system", None, 150.0), OWN, ("uwork", "cache", None, 180.0)];
+        assert_eq!(
+            of("burst", SOJOURN[1], &wide),
+            "target scope system over default: at most 1.1: p90 us 0.94, reached\n\
+             target scope cache over default: at most 1.1: p90 us 1.12, missed\n"
+        );
+        assert_eq!(of("burst", CPU, &wide), "", "no target for the CPU time of a wide scope");
+    }
+
+    #[test]
     fn sleeping_items_and_cpu_time_have_bounds_of_their_own() {
-        let all = [&OWN[..], &RIVALS].concat();
-        let system = "target p50 us: at most 158 (1.05 x system): 160, missed\n";
-        assert_eq!(of(SLEEPS, SOJOURN[0], &all), system);
+        let all = [&[OWN][..], &RIVALS].concat();
+        assert_eq!(of(SLEEPS, SOJOURN[0], &all), "", "the median item does not wait for a sleep");
         let rival = "target p99 us: at most 60 (0.5 x the best rival): 160, missed\n";
         assert_eq!(of(SLEEPS, SOJOURN[2], &all), rival);
         let cpu = "target CPU s: at most 132.000 (1.1 x the best rival): 160.000, missed\n";
-        assert_eq!(of("burst", CPU, &[&OWN[..], &RIVALS[..2]].concat()), cpu);
+        assert_eq!(of("burst", CPU, &[&[OWN][..], &RIVALS[..2]].concat()), cpu);
     }
 
     #[test]

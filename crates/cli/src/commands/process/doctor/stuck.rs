@@ -341,9 +341,10 @@ fn queue(earlier: &Row<'_>, now: &Row<'_>, process: u32) -> Option<Finding> {
     let see =
         format!("`uwork dump {process}` names the functions; items that run for long are no fault");
     // A process of an earlier version notes this only once an item has had to wait for a permit.
-    let is_at_limit =
-        now.text("kind") == "unbound" && now.number("running") >= now.number("max_active");
-    let saturated = now.number("saturated").max(u64::from(is_at_limit));
+    let is_at_limit = now.number("running") >= now.number("max_active");
+    let saturated =
+        now.number("saturated").max(u64::from(is_at_limit && now.text("kind") == "unbound"));
+    let permits = if is_at_limit { "permits" } else { "permits that one node has" };
     let pending = counted(now.number("pending"), "item waits", "items wait");
     let running = counted(now.number("running"), "item runs", "items run");
     Some(match (now.text("gate"), saturated) {
@@ -357,7 +358,7 @@ fn queue(earlier: &Row<'_>, now: &Row<'_>, process: u32) -> Option<Finding> {
         ),
         (_, 1..) => Finding::bad(
             format!(
-                "queue {name}: all permits of max_active {} are taken, {running}, {}",
+                "queue {name}: all {permits} of max_active {} are taken, {running}, {}",
                 now.text("max_active"),
                 counted(waits, "has not ended", "have not ended"),
             ),
@@ -462,6 +463,8 @@ mod tests {
             same("q 2 1 5 4 1 1 1 open")
                 .contains("all permits of max_active 1 are taken, 1 item runs, 5 have not ended")
         );
+        let of_a_node = "all permits that one node has of max_active 4 are taken, 2 items run, 5";
+        assert!(same("q 2 1 5 4 2 4 1 open").contains(of_a_node));
         assert!(same("q 2 1 5 4 0 0 0 frozen").contains("queue q is frozen, and 4 items wait"));
         assert!(same("q 2 1 5 4 0 0 0 paused").contains("queue q is paused, and 4 items wait"));
         assert!(

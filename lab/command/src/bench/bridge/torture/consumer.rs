@@ -1,5 +1,4 @@
-//! A process of a consumer: the two sides with the default settings, and handlers that record their
-//! runs.
+//! A process of a consumer: one side with the default settings, and a handler that records its runs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,10 +30,8 @@ const RESULTS_MAX: u64 = 1_000_000_000;
 pub(in super::super) struct Task {
     /// The number of the consumer.
     pub(super) consumer: usize,
-    /// The address of the plain server.
-    pub(super) plain: String,
-    /// Nodes of the cluster.
-    pub(super) cluster: Vec<String>,
+    /// The addresses of its side.
+    pub(super) urls: Vec<String>,
     pub(super) record: PathBuf,
     pub(super) jobs: Jobs,
 }
@@ -53,16 +50,14 @@ pub(super) fn servers(urls: &[String]) -> Result<Vec<Server>, UserError> {
 pub(in super::super) fn run(task: &Task) -> Result<(), UserError> {
     let recorder = Arc::new(Recorder::create(&task.record)?);
     recorder.watch_stalls()?;
-    let plain = [task.plain.clone()];
-    let sides = [&plain[..], &task.cluster].map(|urls| start(task, urls, &recorder));
-    let _bridges = sides.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let _bridge = start(task, &recorder)?;
     loop {
         thread::park();
     }
 }
 
-fn start(task: &Task, urls: &[String], recorder: &Arc<Recorder>) -> Result<Bridge, UserError> {
-    let (servers, jobs) = (servers(urls)?, task.jobs);
+fn start(task: &Task, recorder: &Arc<Recorder>) -> Result<Bridge, UserError> {
+    let (servers, jobs) = (servers(&task.urls)?, task.jobs);
     loop {
         let mut config = Config::new(servers[0].clone(), "jobs");
         config.name = format!("{NAME}{}", task.consumer);

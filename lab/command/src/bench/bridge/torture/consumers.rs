@@ -10,7 +10,7 @@ use super::super::child;
 use super::super::group::Group;
 use super::super::proxy::Proxy;
 use super::consumer::Task;
-use super::jobs::{Jobs, Kind};
+use super::jobs::{Jobs, Kind, Side};
 use super::oracle::{Cause, Run, Victim};
 use super::records;
 use super::schedule::Hit;
@@ -18,7 +18,8 @@ use super::servers::Log;
 use super::time::now_us;
 use crate::UserError;
 
-pub(super) const CONSUMERS: usize = 4;
+/// Four of each side.
+pub(super) const CONSUMERS: usize = 8;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 struct Consumer {
@@ -47,8 +48,10 @@ impl Consumers {
     ) -> Result<Consumers, UserError> {
         let task = |(consumer, proxy): (usize, &Proxy)| Task {
             consumer,
-            plain: proxy.url(),
-            cluster: cluster.to_vec(),
+            urls: match Side::of_consumer(consumer) {
+                Side::Plain => vec![proxy.url()],
+                Side::Cluster => cluster.to_vec(),
+            },
             record: PathBuf::new(),
             jobs,
         };
@@ -106,11 +109,11 @@ impl Consumers {
                 Group::of(self.all[of].child.id()).pause();
                 Ok(())
             }
-            Hit::Cut(of, part) => {
+            Hit::Cut(of, part) if of == CONSUMERS || Side::of_consumer(of) == Side::Plain => {
                 proxies[of].cut(part);
                 Ok(())
             }
-            Hit::CutNodes(part) => {
+            Hit::Cut(_, part) | Hit::CutNodes(part) => {
                 nodes.iter().for_each(|proxy| proxy.cut(part));
                 Ok(())
             }

@@ -1,15 +1,10 @@
 //! Dead letters of innocent jobs that are no fault: each run of the job met the death of its consumer, which
 //! the torture made or planted, and the last ones were alone, as the bridge promises. Pure.
 //!
-//! A consumer process has a bridge for each side. Each keeps a run alone among its own jobs, so a job of
-//! the other side may run beside it, and a poisonous one may end it. Such a death counts as a kill from
-//! outside.
-//!
 //! Two letters that the bridge permits remain faults here, as no record tells them from others: of a job
 //! whose run is noted as done, and whose consumer died before the outcome had arrived; and of a job whose
 //! consumer died after the record of a begin, before the run was noted.
 
-use super::jobs::Jobs;
 use super::oracle::{Cause, DIED, Disturbance, End, Letter, Run, SLACK_US, Victim};
 
 /// The attempts of a job, by default.
@@ -73,12 +68,11 @@ impl Deaths {
         Some(Explained { job, runs: ends })
     }
 
-    /// Whether another job of the side ran in the process at a time of this run.
+    /// Whether another job ran in the process at a time of this run.
     fn has_company(&self, run: Run, death: Disturbance, all: &[Run]) -> bool {
         let is_beside = |other: &&Run| {
             other.consumer == run.consumer
                 && (other.job, other.begun_us) != (run.job, run.begun_us)
-                && Jobs::side(other.job) == Jobs::side(run.job)
                 && other.begun_us <= death.to_us
                 && other.end.is_none_or(|(at_us, _)| at_us > run.begun_us)
         };
@@ -185,27 +179,24 @@ mod tests {
                 assert_eq!(beside, is_explained, "{nth}: {other:?}");
             }
         }
-        // It ended before, ran in another consumer, in the next process, or on the other side.
+        // It ended before, ran in another consumer, or in the next process.
         for other in [
             run(JOB + 2, 0, 79, Some((80, End::Done))),
             run(JOB + 2, 2, 81, None),
             run(JOB + 2, 0, 83, Some((84, End::Done))),
-            run(JOB + 1, 0, 81, None),
         ] {
             assert!(history.but(|of| of.others.push(other)), "{other:?}");
         }
     }
 
     #[test]
-    fn a_poisonous_job_of_the_other_side_may_end_a_run_alone_and_one_of_its_own_may_not() {
+    fn a_poisonous_job_may_not_end_a_run_alone() {
         let history = History::of_kills(7);
-        for (job, is_explained) in [(JOB + 1, true), (JOB + 2, false)] {
-            let died = history.but(|of| {
-                of.disturbances[6] = death(Cause::Poison, 0, 121, 123);
-                of.others.push(run(job, 0, 122, None));
-            });
-            assert_eq!(died, is_explained, "{job}");
-        }
+        let died = history.but(|of| {
+            of.disturbances[6] = death(Cause::Poison, 0, 121, 123);
+            of.others.push(run(JOB + 2, 0, 122, None));
+        });
+        assert!(!died);
     }
 
     #[test]

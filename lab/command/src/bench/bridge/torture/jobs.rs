@@ -46,6 +46,13 @@ pub(in super::super) struct Jobs {
     pub(super) count: u64,
 }
 
+impl Side {
+    /// The side of a consumer. They take turns.
+    pub(super) fn of_consumer(consumer: usize) -> Side {
+        SIDES[consumer % 2]
+    }
+}
+
 impl Jobs {
     pub(super) fn side(job: u64) -> Side {
         SIDES[(job % 2) as usize]

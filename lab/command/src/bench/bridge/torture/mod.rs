@@ -3,7 +3,7 @@
 //! clock steps by minutes, and the masters of a cluster die.
 //!
 //! The settings are the defaults (5 attempts, heartbeat 10 s). The servers are a plain one with
-//! `appendfsync always`, and a cluster of three masters with a replica each; each of four consumers has both.
+//! `appendfsync always`, and a cluster of three masters with a replica each; each has four consumers.
 //! Each second a consumer is killed or stopped beyond its heartbeat, or connections to one of the servers are
 //! cut. Every 20 s one of four follows, each every 80 s: a master is killed, the server's clock jumps by minutes,
 //! a master is stopped, the server restarts. 2 to 10 poisonous jobs kill their consumer. `--seed` repeats the
@@ -119,7 +119,8 @@ struct Torture {
     begun: Instant,
     schedule: Schedule,
     log: Log,
-    /// To the plain server: one for each consumer, and the last for the producer.
+    /// To the plain server: one for each consumer, of which those of the cluster use none, and the last
+    /// for the producer.
     proxies: Vec<Proxy>,
     /// Those of the nodes of the cluster that have the jobs.
     nodes: Vec<Proxy>,

@@ -35,7 +35,8 @@ pub(super) enum Hit {
     /// The consumer is stopped for a time beyond its heartbeat.
     Stop(usize, Duration),
     /// The connections of a consumer, or of the producer after the last of them, to the plain server are
-    /// cut in the middle of a reply, of which this part in 1024 arrives.
+    /// cut in the middle of a reply, of which this part in 1024 arrives. A consumer of the cluster: as
+    /// [`Hit::CutNodes`].
     Cut(usize, u64),
     /// The same with all connections to the nodes of the cluster that have the jobs.
     CutNodes(u64),
