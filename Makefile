@@ -15,8 +15,8 @@ help: ## print this
 run: ## from a fresh checkout to the main job: build, checksums of a real tree, quick benchmark with a verdict
 	@ci/tour.sh
 
-test: ## from a fresh checkout to a green test run: every step of ci/, with a summary; LAB=1: the laboratory too
-	@LAB="$(LAB)" ci/all.sh
+test: ## from a fresh checkout to a green test run, with a summary of the steps; FULL=1: all that CI runs
+	@FULL="$(FULL)" ci/all.sh
 
 flaky: ## every suite under load, without repetition, and a table of what failed; hours. FLAKY="20 busy2 rust" selects (ci/flaky.sh)
 	@ci/flaky.sh $(FLAKY)

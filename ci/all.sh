@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every step from a fresh checkout to a green test run. A failure does not stop the other steps; the summary and
+# Runs the steps from a fresh checkout to a green test run: those that each change needs, or with FULL=1 all. A failure does not stop the other steps; the summary and
 # the exit code report it. Each step is a script: to repeat a step, run ci/STEP.sh.
 #
 # The last lines name each test that failed, and after them each that failed and passed when it was repeated
@@ -16,7 +16,9 @@ readonly RUN_SECONDS_MAX=$((85 * 60))
 readonly DISK_KIB_MIN=$((5 * 1024 * 1024))
 # The lanes run side by side, and the steps of a lane one after another. The last crate of a build, a model, a test that
 # waits and a C compiler use one CPU each; the other lanes then use the rest.
-readonly LANES=("fmt tidy clippy test doc package" "loom stress sanitizers" "capi${LAB:+ lab}")
+readonly LANES=("fmt tidy clippy test doc package" ${FULL:+"loom stress sanitizers"} "capi${FULL:+ lab}")
+# Steps that run by themselves check all that they can.
+[ -n "${FULL:-}" ] || export UWORK_QUICK=1
 # Then, beside nothing else.
 readonly ALONE=storms
 readonly STEPS="deps ${LANES[*]} $ALONE"

@@ -183,7 +183,7 @@ if [ "$missing" = 1 ]; then
     exit 1
 fi
 { retry cargo fetch --locked --quiet &&
-    { [ -z "${LAB:-}" ] || retry cargo fetch --locked --quiet --manifest-path lab/Cargo.toml; }; } || {
+    { [ -z "${FULL:-}" ] || retry cargo fetch --locked --quiet --manifest-path lab/Cargo.toml; }; } || {
     echo "cannot fetch the dependencies that Cargo.lock names: see above; if that is stale, run cargo check"
     exit 1
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests the laboratory, a workspace of its own: clippy, documentation, tests. No part of `make test`, unless with LAB=1.
+# Tests the laboratory, a workspace of its own: clippy, documentation, tests. No part of `make test`, unless with FULL=1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

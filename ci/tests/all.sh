@@ -24,7 +24,7 @@ done
 printf '#!/bin/sh\n' >"$place/bin/cargo"
 chmod +x "$place/bin/cargo"
 cd "$place"
-export PATH=$place/bin:$PATH CARGO_TARGET_DIR=$place/target LAB=1 CI=true
+export PATH=$place/bin:$PATH CARGO_TARGET_DIR=$place/target FULL=1 CI=true
 unset UWORK_LEFT_OUT UWORK_RUNNING_FILE
 
 complain() {

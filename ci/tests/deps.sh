@@ -37,15 +37,15 @@ fetches() {
 }
 readonly LABORATORY=' --manifest-path lab/Cargo.toml'
 
-LAB='' ends 0
+FULL='' ends 0
 fetches 1 ''
 fetches 0 "$LABORATORY"
-LAB=1 ends 0
+FULL=1 ends 0
 fetches 1 ''
 fetches 1 "$LABORATORY"
 # A network that is away.
 echo "cargo fetch --locked --quiet$LABORATORY" >"$place/fails"
-LAB=1 ends 1
+FULL=1 ends 1
 fetches 3 "$LABORATORY"
 grep -q '^cannot fetch the dependencies' "$place/text" || complain "the reason is not named"
 

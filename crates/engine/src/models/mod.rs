@@ -3,7 +3,7 @@
 //!
 //! A module is one protocol. Its header says what it proves, within which bounds, how many
 //! executions that takes, and with which weakenings of the engine the model was seen to fail. The
-//! bounds are those of `make loom`; `make test` has one preemption fewer in the largest models.
+//! bounds are those of `make loom`; `make test FULL=1` has one preemption fewer in the largest models.
 //!
 //! loom explores which thread runs next and which store a load returns. It finds deadlocks, and
 //! unordered accesses to a [`crate::sync::Cell`]: every link of every list is such a cell, and so
