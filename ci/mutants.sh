@@ -9,7 +9,7 @@ command -v cargo-mutants >/dev/null || { echo "cargo-mutants is missing: make mu
 
 # The files that implement waiting, cancelling, freezing and admission.
 files=()
-for file in wait/{flush,cancel,dependency} lifecycle/freeze item/word queue/{flush,limits} queue/pwq/{mod,take,node,permit}; do
+for file in wait/{flush,cancel,dependency} lifecycle/freeze words/item/word queue/{flush,limits} queue/pwq/{mod,take,node,permit}; do
     files+=(--file "crates/engine/src/$file.rs")
 done
 out="${CARGO_TARGET_DIR:-target}/mutants"

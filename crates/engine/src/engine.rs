@@ -8,10 +8,6 @@ use uwork_policy::scope::{AffinityScope, DEFAULT_SHARD_SIZE};
 use uwork_policy::topology::Topology;
 
 use crate::account::Functions;
-use crate::host::{Cpus, Host, WorkerSpec};
-use crate::inbox::Inbox;
-use crate::item::word::SLOTS_MAX;
-use crate::item::{Ticket, Work};
 use crate::lifecycle::cpus::Versions;
 use crate::lifecycle::disposal::Disposal;
 use crate::lifecycle::fork::ForkState;
@@ -24,14 +20,18 @@ use crate::pool::cap::Cap;
 use crate::queue::pwq::Pwq;
 use crate::queue::registry::Registry;
 use crate::queue::{NICE_HIGHPRI, Names, Wq};
-use crate::slab::Slab;
 use crate::slot::{Slot, SpareSlots};
 use crate::timer::grace::Grace;
-use crate::wake::WakeToken;
 use crate::watch::Hogs;
 use crate::watch::Watch;
 use crate::watch::reports::PendingReports;
 use crate::watch::standby::Standbys;
+use crate::words::host::{Cpus, Host, WorkerSpec};
+use crate::words::inbox::Inbox;
+use crate::words::item::word::SLOTS_MAX;
+use crate::words::item::{Ticket, Work};
+use crate::words::slab::Slab;
+use crate::words::wake::WakeToken;
 use crate::worker::Caller;
 
 /// How an engine is set up.

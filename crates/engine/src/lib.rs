@@ -8,52 +8,38 @@
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod account;
-pub mod combine;
-pub mod deque;
-pub mod dump;
-pub mod embedded;
 mod engine;
-pub mod exchange;
-pub mod futex;
 pub mod handle;
-pub mod host;
-mod inbox;
-mod item;
 mod lifecycle;
 #[cfg(all(test, loom))]
 mod models;
-pub mod payload;
-pub mod percpu;
-pub mod places;
-mod plural;
-mod pointer;
 mod pool;
 mod queue;
-mod slab;
 mod slot;
-pub mod sync;
-pub mod task;
 mod timer;
 pub mod trace;
 mod wait;
-mod wake;
 mod watch;
+mod words;
 mod worker;
 
 pub use account::FunctionTimes;
-pub use dump::{Releasing, Shutdown, ShutdownReport, Unfinished};
 pub use engine::{Config, Engine};
-pub use host::{Cpus, PageList, Pages, ThreadState};
-pub use item::{Action, DISABLE_DEPTH_MAX, ForeignFn, ItemName, Work, WorkFn, must_return};
 pub use lifecycle::{Forking, FreezeError, Housekeeping};
-pub use pointer::WorkPointer;
 pub use pool::POOL_WORKERS_LIMIT;
 pub use queue::{
-    Attrs, Chain, Demands, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI,
-    Queue, QueueError, QueueMemory, QueueSpec, Queued, Wanted, Wq, path_char, scope_names,
+    Attrs, Chain, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, Queue,
+    QueueError, QueueMemory, QueueSpec, Queued, Wq, path_char, scope_names,
 };
 pub use slot::{DESCRIPTION_MAX, Running};
 pub use timer::{Delayed, Graced, Rearmed};
 pub use wait::{Context, DepthError, Helped};
 pub use watch::{CPU_INTENSIVE_THRESH_NS, CPU_INTENSIVE_WARNING_THRESH, WATCHDOG_THRESH_NS};
+pub use words::dump::{Releasing, Shutdown, ShutdownReport, Unfinished};
+pub use words::host::{Cpus, Demands, PageList, Pages, ThreadState, Wanted};
+pub use words::item::{Action, DISABLE_DEPTH_MAX, ForeignFn, ItemName, Work, WorkFn, must_return};
+pub use words::pointer::WorkPointer;
+pub use words::{
+    combine, deque, dump, embedded, exchange, futex, host, payload, percpu, places, sync, task,
+};
 pub use worker::Busy;

@@ -23,6 +23,7 @@ mod markdown_width;
 mod own_words;
 mod parse;
 mod pure_policy;
+mod rooms;
 mod safety;
 mod subjects;
 mod test_sleep;
@@ -50,6 +51,7 @@ pub(crate) const RULES: &[Rule] = &[
     safety::RULE,
     layers::RULE,
     pure_policy::RULE,
+    rooms::RULE,
     loom_cfg::RULE,
     atomics::RULE,
     own_words::RULE,

@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(lines("a: AtomicU32"), [0; 0]);
         assert_eq!(lines("pub(crate) state: PoolState"), [0; 0]);
         let text = "struct A(pub AtomicU8);\n";
-        assert_eq!(lines_found(&RULE, "crates/engine/src/sync/mod.rs", text), [0; 0]);
+        assert_eq!(lines_found(&RULE, "crates/engine/src/words/sync/mod.rs", text), [0; 0]);
         assert_eq!(lines_found(&RULE, "crates/uwork/src/lib.rs", text), [0; 0]);
     }
 }

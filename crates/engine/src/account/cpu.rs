@@ -7,7 +7,7 @@ use uwork_policy::batch::{
 };
 
 use crate::engine::Engine;
-use crate::host::{Host, Observer};
+use crate::words::host::{Host, Observer};
 
 /// Measures the CPU time of a thread's batches.
 ///

@@ -1,9 +1,9 @@
 //! Rare events, counted for each queue in one pool.
 
 use crate::engine::Engine;
-use crate::host::Host;
 use crate::slot::Slot;
-use crate::sync::Count;
+use crate::words::host::Host;
+use crate::words::sync::Count;
 
 /// See the module. Written without a lock.
 pub(crate) struct Events {

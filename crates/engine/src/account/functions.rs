@@ -8,11 +8,11 @@ use uwork_policy::histogram::Histogram;
 
 use super::COUNTED;
 use crate::engine::Engine;
-use crate::host::Host;
-use crate::item::ItemFn;
-use crate::item::word::RUN_MASK;
 use crate::slot::Slot;
-use crate::sync::{Lock, LockGuard};
+use crate::words::host::Host;
+use crate::words::item::ItemFn;
+use crate::words::item::word::RUN_MASK;
+use crate::words::sync::{Lock, LockGuard};
 
 /// The parts of a batch that are told apart. Each further one costs a clock.
 const PARTS_MAX: usize = 4;

@@ -18,9 +18,9 @@ use uwork_policy::batch::RunEstimate;
 use uwork_policy::histogram::Histogram;
 
 use crate::engine::Engine;
-use crate::host::Host;
 use crate::slot::Slot;
-use crate::sync::MODELLED;
+use crate::words::host::Host;
+use crate::words::sync::MODELLED;
 
 /// Whether anything is counted. The environment variable `UWORK_UNCOUNTED` at compile time leaves
 /// the counters out, so that their cost can be measured.

@@ -29,12 +29,12 @@
 use std::ptr::NonNull;
 
 use crate::engine::Engine;
-use crate::futex::Futex;
-use crate::host::Host;
-use crate::item::Work;
 use crate::queue::submit::Queued;
-use crate::sync::{AtomicU32, Ordering, const_unless_modelled};
 use crate::wait::cancel::DepthError;
+use crate::words::futex::Futex;
+use crate::words::host::Host;
+use crate::words::item::Work;
+use crate::words::sync::{AtomicU32, Ordering, const_unless_modelled};
 
 /// The count: the owner's queueing, and one for each thread that tries to queue the item.
 const COUNT: u32 = (1 << 16) - 1;

@@ -16,8 +16,8 @@
 //! If the thread read the mark too early, and the remover the count too early, the remover would return,
 //! and the program may unload the hooks' code while the thread calls it.
 
-use crate::futex::Futex;
-use crate::sync::{AtomicBool, AtomicU32, Ordering, const_unless_modelled};
+use crate::words::futex::Futex;
+use crate::words::sync::{AtomicBool, AtomicU32, Ordering, const_unless_modelled};
 
 /// Whose thread has called a start hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

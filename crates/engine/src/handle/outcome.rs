@@ -14,8 +14,8 @@
 
 use std::task::{Context, Waker};
 
-use crate::futex::Futex;
-use crate::sync::{AtomicU32, Ordering, UnsafeCell, assert_nothing_held};
+use crate::words::futex::Futex;
+use crate::words::sync::{AtomicU32, Ordering, UnsafeCell, assert_nothing_held};
 
 const DONE: u32 = 1;
 const ABANDONED: u32 = 2;

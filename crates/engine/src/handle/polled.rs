@@ -59,7 +59,7 @@
 //! acquires and releases, so that the new owner of the future sees the previous owner's effects on
 //! it.
 
-use crate::sync::{AtomicU32, Ordering};
+use crate::words::sync::{AtomicU32, Ordering};
 
 const POLLING: u32 = 1;
 const CANCELLED: u32 = 2;

@@ -40,14 +40,14 @@ use std::sync::Arc;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
-use crate::host::{Cpus, Host, Places, Report};
 use crate::lifecycle::housekeeping::Fit;
 use crate::lifecycle::reach::Reaches;
 use crate::pool::Pool;
 use crate::queue::QueueError;
 use crate::queue::owner::Owner;
 use crate::slot::Slot;
-use crate::sync::{AtomicBool, AtomicPtr, Lock, LockGuard, Ordering, Rank};
+use crate::words::host::{Cpus, Host, Places, Report};
+use crate::words::sync::{AtomicBool, AtomicPtr, Lock, LockGuard, Ordering, Rank};
 
 /// The current value and all previous ones.
 ///

@@ -27,17 +27,17 @@ use std::sync::Arc;
 
 use uwork_policy::cpuset::CpuSet;
 
-use crate::dump::{Function, Releasing};
 use crate::engine::Engine;
-use crate::host::{Host, Report};
-use crate::inbox::Node;
-use crate::item::ItemFn;
-use crate::item::{Location, Work, WorkList};
 use crate::queue::Wq;
 use crate::queue::owner::Owner;
-use crate::sync::{Lock, LockGuard, Rank};
 use crate::timer::fire::let_go;
-use crate::wake::{Waiter, Waiters};
+use crate::words::dump::{Function, Releasing};
+use crate::words::host::{Host, Report};
+use crate::words::inbox::Node;
+use crate::words::item::ItemFn;
+use crate::words::item::{Location, Work, WorkList};
+use crate::words::sync::{Lock, LockGuard, Rank};
+use crate::words::wake::{Waiter, Waiters};
 
 /// If no item is released for this long, another disposer starts.
 pub(crate) const PATIENCE_NS: u64 = 10_000_000;

@@ -37,9 +37,6 @@ use uwork_policy::flags::Flags;
 
 use crate::account::HeldFunctions;
 use crate::engine::Engine;
-use crate::host::{Host, PageList, Pages, Report};
-use crate::inbox::Node;
-use crate::item::{Location, Ticket, Work, WorkList};
 use crate::lifecycle::cpus::{Changing, HeldPlaces};
 use crate::lifecycle::disposal::State as Disposed;
 use crate::lifecycle::freeze::FreezeState;
@@ -50,13 +47,18 @@ use crate::queue::owner::Owner;
 use crate::queue::pwq::{Inner, Pwq, Row};
 use crate::queue::registry::HeldRegistry;
 use crate::queue::{Pwqs, Taken, Tunable, Wq};
-use crate::slab::HeldIds;
 use crate::slot::{HeldDescription, RemoteSlot};
-use crate::sync::{AtomicBool, LockGuard, Ordering, assert_nothing_held, set_lock_waits, take_all};
 use crate::timer::Timers;
 use crate::timer::grace::HeldGrace;
-use crate::trace::Tracer;
 use crate::watch::Shared;
+use crate::words::host::{Host, PageList, Pages, Report};
+use crate::words::inbox::Node;
+use crate::words::item::{Location, Ticket, Work, WorkList};
+use crate::words::slab::HeldIds;
+use crate::words::sync::{
+    AtomicBool, LockGuard, Ordering, assert_nothing_held, set_lock_waits, take_all,
+};
+use crate::words::trace::Tracer;
 
 /// Every lock of an engine, held from before a fork until after it. Stays on its thread.
 pub struct Forking<'a, H: Host> {

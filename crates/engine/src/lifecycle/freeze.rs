@@ -5,9 +5,9 @@
 //! the queued items.
 
 use crate::engine::Engine;
-use crate::host::Host;
 use crate::queue::{BecameReady, Wq};
-use crate::sync::{AtomicU32, Link, Lock, Ordering, Rank};
+use crate::words::host::Host;
+use crate::words::sync::{AtomicU32, Link, Lock, Ordering, Rank};
 
 /// Why a call to freeze or thaw did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

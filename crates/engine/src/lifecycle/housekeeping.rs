@@ -10,9 +10,9 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::AffinityScope;
 
 use crate::engine::{Config, Engine};
-use crate::host::{Cpus, Host};
 use crate::queue::QueueError;
 use crate::queue::owner::Owner;
+use crate::words::host::{Cpus, Host};
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]

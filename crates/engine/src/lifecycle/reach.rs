@@ -6,7 +6,7 @@
 
 use uwork_policy::cpuset::CpuSet;
 
-use crate::host::Cpus;
+use crate::words::host::Cpus;
 
 /// How often the CPUs of the pools may grow. Each time the queues get new pools, once for each set of
 /// attributes. Beyond this the pools are for all CPUs of the machine.

@@ -32,16 +32,16 @@
 
 use std::sync::Arc;
 
-use crate::dump::{QueueDump, Shutdown, ShutdownReport, Unfinished, WorkerDump};
 use crate::engine::Engine;
-use crate::host::Host;
-use crate::host::thread::Frame;
-use crate::item::{Location, WorkList};
 use crate::queue::owner::Owner;
 use crate::queue::pwq::{COLOURS, Pwq};
 use crate::queue::{QueueError, SEALED, SHUT, Wq};
-use crate::sync::{AtomicU32, Ordering};
-use crate::wake::Waiters;
+use crate::words::dump::{QueueDump, Shutdown, ShutdownReport, Unfinished, WorkerDump};
+use crate::words::host::Host;
+use crate::words::host::thread::Frame;
+use crate::words::item::{Location, WorkList};
+use crate::words::sync::{AtomicU32, Ordering};
+use crate::words::wake::Waiters;
 use crate::worker::Caller;
 
 /// The least time for destructors, however small the limit.

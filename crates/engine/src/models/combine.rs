@@ -19,8 +19,8 @@ use loom::thread;
 
 use super::host::Event;
 use super::{Preemptions, explore};
-use crate::combine::{Combine, CombineChain, CombineNode};
-use crate::sync::{AtomicU32, Cell, Ordering};
+use crate::words::combine::{Combine, CombineChain, CombineNode};
+use crate::words::sync::{AtomicU32, Cell, Ordering};
 
 #[repr(C)]
 struct Node {

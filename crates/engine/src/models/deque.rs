@@ -24,9 +24,9 @@ use loom::thread;
 
 use super::host::{LoomHost, WordSleep};
 use super::{Preemptions, explore};
-use crate::deque::{Deque, Popped, Pushed};
 use crate::handle::Outcome;
-use crate::sync::Cell;
+use crate::words::deque::{Deque, Popped, Pushed};
+use crate::words::sync::Cell;
 
 struct World {
     host: LoomHost,

@@ -23,8 +23,8 @@ use loom::thread;
 
 use super::host::WordSleep;
 use super::{Preemptions, explore};
-use crate::exchange::{Exchange, Exchanges, Freed};
-use crate::sync::Cell;
+use crate::words::exchange::{Exchange, Exchanges, Freed};
+use crate::words::sync::Cell;
 
 /// The thread whose stack is requested.
 const THREAD: u32 = 7;
@@ -97,7 +97,7 @@ impl World {
         let unsent = |_| false;
         for _ in &self.states {
             let outcome = self.all().ask(THREAD, &self.futex, unsent, |_| ());
-            assert_eq!(outcome, Err(crate::exchange::Unanswered::Unsent), "given back");
+            assert_eq!(outcome, Err(crate::words::exchange::Unanswered::Unsent), "given back");
         }
     }
 }

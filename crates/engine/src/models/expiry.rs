@@ -23,11 +23,11 @@ use loom::thread;
 
 use super::world::{Item, Timed, World};
 use super::{LoomHost, Preemptions, explore};
-use crate::host::Report;
 use crate::queue::Kind;
 use crate::queue::owner::Queue;
 use crate::queue::submit::Queued;
 use crate::timer::Advance;
+use crate::words::host::Report;
 
 /// Later than every timer of a model.
 const LATER: u64 = 1_000_000;

@@ -20,11 +20,11 @@ use loom::thread;
 use super::host::LoomHost;
 use super::world::{Item, World};
 use super::{Preemptions, explore};
-use crate::item::{Action, Work};
 use crate::pool::Pool;
 use crate::queue::pwq::{Limits, Pwq};
 use crate::queue::submit::Queued;
-use crate::sync::Cell;
+use crate::words::item::{Action, Work};
+use crate::words::sync::Cell;
 
 unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
 

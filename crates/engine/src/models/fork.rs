@@ -21,9 +21,9 @@ use loom::thread;
 
 use super::world::{Item, World};
 use super::{LoomHost, Preemptions, explore};
-use crate::host::Pages;
 use crate::queue::owner::Queue;
 use crate::queue::submit::Queued;
+use crate::words::host::Pages;
 
 /// A child with a queue that has a rescuer and an inherited item.
 struct Child {

@@ -16,7 +16,7 @@ use loom::thread;
 use super::host::{Event, WordSleep};
 use super::{Preemptions, explore};
 use crate::handle::{Outcome, Pending, Polled, Why};
-use crate::sync::{AtomicU32, Cell, Ordering};
+use crate::words::sync::{AtomicU32, Cell, Ordering};
 
 /// A task like the library's. Instead of freeing memory it counts how often it was freed.
 struct Task {

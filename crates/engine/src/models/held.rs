@@ -24,11 +24,11 @@ use super::host::{LoomHost, WordSleep};
 use super::world::World;
 use super::{Preemptions, explore};
 use crate::handle::Held;
-use crate::item::{Action, Work};
 use crate::queue::owner::Queue;
 use crate::queue::submit::Queued;
-use crate::sync::Cell;
 use crate::timer::delayed::Delayed;
+use crate::words::item::{Action, Work};
+use crate::words::sync::Cell;
 
 /// The contents of the frame. The model keeps its memory alive, so that loom reports a late access.
 #[repr(C)]

@@ -23,8 +23,8 @@ use loom::thread;
 use super::host::{Event, WordSleep};
 use super::{Preemptions, explore};
 use crate::handle::{Hooked, Owner};
-use crate::queue::Demands;
-use crate::sync::{AtomicU32, Cell, Ordering};
+use crate::words::host::Demands;
+use crate::words::sync::{AtomicU32, Cell, Ordering};
 
 struct World {
     hooked: Hooked,

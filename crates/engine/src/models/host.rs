@@ -4,16 +4,16 @@
 use loom::sync::{Condvar, Mutex};
 use loom::thread::JoinHandle;
 
-use crate::host::Cpus;
+use crate::words::host::Cpus;
 use uwork_policy::blocking::Tier;
 
-use crate::futex::Futex;
-use crate::host::ThreadState;
-use crate::host::{
+use crate::words::futex::Futex;
+use crate::words::host::ThreadState;
+use crate::words::host::{
     Activity, Detection, Forks, Frame, Heard, Host, NoStack, Observer, Placement, Report,
     SpawnError, ThreadSample, WorkerSpec,
 };
-use crate::sync::{AtomicU32, Ordering};
+use crate::words::sync::{AtomicU32, Ordering};
 
 /// The time in every model. It is so early that no batch ever counts as stuck.
 pub(crate) const NOW: u64 = 1;
@@ -67,7 +67,7 @@ impl LoomHost {
 
     fn asymmetric_fence(&self) {
         if *self.fences.lock().unwrap() {
-            crate::sync::fence(crate::sync::Ordering::SeqCst);
+            crate::words::sync::fence(crate::words::sync::Ordering::SeqCst);
         }
     }
 
@@ -131,7 +131,7 @@ impl Event {
     }
 }
 
-impl crate::host::Event for Event {
+impl crate::words::host::Event for Event {
     fn renew(&self) {
         *self.woken.lock().unwrap() = false;
     }

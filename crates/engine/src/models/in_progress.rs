@@ -24,8 +24,8 @@ use loom::thread;
 
 use super::host::LoomHost;
 use super::{Preemptions, explore};
-use crate::percpu::InProgress;
-use crate::sync::{AtomicU32, Cell, Ordering};
+use crate::words::percpu::InProgress;
+use crate::words::sync::{AtomicU32, Cell, Ordering};
 
 /// A bundle that is full with its second item.
 struct Bundle {

@@ -25,12 +25,12 @@ use loom::thread;
 use super::host::{Event, FAR, LoomHost};
 use super::world::{Item, Timed, World};
 use super::{Preemptions, explore};
-use crate::item::{Action, Work};
 use crate::pool::NEVER;
 use crate::pool::progress::TIMER_SLACK_NS;
 use crate::queue::owner::Queue;
 use crate::queue::submit::Queued;
 use crate::timer::delayed::Delayed;
+use crate::words::item::{Action, Work};
 
 /// Later than the timers of a [`Timed`], and earlier than [`FAR`].
 const DUE: u64 = 10_000;

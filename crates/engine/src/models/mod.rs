@@ -6,7 +6,7 @@
 //! bounds are those of `make loom`; `make test FULL=1` has one preemption fewer in the largest models.
 //!
 //! loom explores which thread runs next and which store a load returns. It finds deadlocks, and
-//! unordered accesses to a [`crate::sync::Cell`]: every link of every list is such a cell, and so
+//! unordered accesses to a [`crate::words::sync::Cell`]: every link of every list is such a cell, and so
 //! is every counter that a model's items increment. Whole-engine models run the production worker;
 //! their steps outside of [`world::World::explored`] run in one order only.
 //!

@@ -36,13 +36,13 @@ use loom::thread;
 use super::host::LoomHost;
 use super::{Preemptions, explore};
 use crate::account::EndedBatch;
-use crate::item::word::{Acquire, RunId};
-use crate::item::{Action, Location, Ticket, Work};
 use crate::pool::Pool;
 use crate::queue::Name;
 use crate::queue::pwq::{Limits, Pwq, PwqNode, Share, Taken};
-use crate::slab::Slab;
 use crate::slot::{Next, Slot};
+use crate::words::item::word::{Acquire, RunId};
+use crate::words::item::{Action, Location, Ticket, Work};
+use crate::words::slab::Slab;
 
 unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
 

@@ -21,9 +21,9 @@ use loom::thread;
 
 use super::host::{LoomHost, NOW};
 use super::{Preemptions, explore};
-use crate::item::{Action, Location, Work, WorkList};
 use crate::pool::state::PoolState;
 use crate::slot::{Next, NotRunning, Slot, WasRunning};
+use crate::words::item::{Action, Location, Work, WorkList};
 
 unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
 

@@ -10,10 +10,10 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::{Preemptions, explore};
-use crate::inbox::{Inbox, Node};
-use crate::item::word::{Acquire, RunId};
-use crate::item::{Action, Work};
-use crate::sync::{AtomicU32, Cell, Ordering};
+use crate::words::inbox::{Inbox, Node};
+use crate::words::item::word::{Acquire, RunId};
+use crate::words::item::{Action, Work};
+use crate::words::sync::{AtomicU32, Cell, Ordering};
 
 unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
 

@@ -28,9 +28,9 @@ use uwork_policy::percpu::Mode;
 
 use super::host::LoomHost;
 use super::{Preemptions, explore};
-use crate::host::Host;
-use crate::percpu::{CpuLock, Place, Row, Sections, Token};
-use crate::sync::Cell;
+use crate::words::host::Host;
+use crate::words::percpu::{CpuLock, Place, Row, Sections, Token};
+use crate::words::sync::Cell;
 
 loom::thread_local! {
     /// The CPU that the thread is on, and its token.

@@ -23,9 +23,9 @@ use loom::thread;
 
 use super::host::WordSleep;
 use super::{Preemptions, explore};
-use crate::futex::Futex;
-use crate::places::Places;
-use crate::sync::{AtomicBool, AtomicU32, Cell, Ordering};
+use crate::words::futex::Futex;
+use crate::words::places::Places;
+use crate::words::sync::{AtomicBool, AtomicU32, Cell, Ordering};
 
 struct World {
     places: Places,

@@ -34,7 +34,7 @@ use crate::pool::room::{Claim, Found, Pools, RoomMap};
 use crate::pool::state::PoolState;
 use crate::pool::target_word::Target;
 use crate::pool::{CalledBy, ComingHelp};
-use crate::sync::{AtomicU64, Ordering};
+use crate::words::sync::{AtomicU64, Ordering};
 
 // The positions, and ids, of three pools: that of the worker, that of the submitter, and that of the
 // thread that clears bits.

@@ -18,10 +18,10 @@ use loom::thread;
 
 use super::world::{Timed, World};
 use super::{Preemptions, explore};
-use crate::dump::Shutdown;
 use crate::queue::Kind;
 use crate::queue::owner::Queue;
 use crate::queue::submit::Queued;
+use crate::words::dump::Shutdown;
 
 use super::host::LoomHost;
 

@@ -18,10 +18,10 @@ use loom::thread;
 
 use super::host::LoomHost;
 use super::{Preemptions, explore};
-use crate::item::{Action, Location, Work, WorkList};
 use crate::slot::{Next, Slot};
-use crate::sync::Cell;
-use crate::wake::Waiter;
+use crate::words::item::{Action, Location, Work, WorkList};
+use crate::words::sync::Cell;
+use crate::words::wake::Waiter;
 
 unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
 

@@ -32,8 +32,8 @@ use loom::thread;
 
 use super::host::Event;
 use super::{Preemptions, explore};
-use crate::sync::{AtomicU32, Cell, Ordering};
-use crate::task::{Added, Notify, TaskCalls, TaskList, TaskWork};
+use crate::words::sync::{AtomicU32, Cell, Ordering};
+use crate::words::task::{Added, Notify, TaskCalls, TaskList, TaskWork};
 
 /// An item that records its number when it runs.
 #[repr(C)]

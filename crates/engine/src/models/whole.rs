@@ -23,9 +23,9 @@ use uwork_policy::batch::RunTimes;
 use super::host::Event;
 use super::world::{Item, World};
 use super::{Preemptions, explore};
-use crate::host::Cpus;
 use crate::queue::submit::Queued;
 use crate::wait::Helped;
+use crate::words::host::Cpus;
 
 /// Run times that let a worker take several items at once.
 fn short_runs() -> RunTimes {

@@ -11,13 +11,13 @@ use uwork_policy::topology::Topology;
 
 use super::host::{Event, FAR, LoomHost};
 use crate::engine::{Config, Engine};
-use crate::host::Report;
-use crate::item::{Action, Work};
 use crate::queue::owner::Queue;
 use crate::queue::submit::Queued;
 use crate::queue::{Attrs, Kind, QueueSpec};
-use crate::sync::Cell;
 use crate::timer::delayed::{Delayed, Rearmed};
+use crate::words::host::Report;
+use crate::words::item::{Action, Work};
+use crate::words::sync::Cell;
 
 /// An engine on a machine of `cpus` CPUs that share everything.
 pub(crate) struct World {

@@ -15,7 +15,7 @@ use uwork_policy::cpu_choice::{Habit, is_occupied, keeps_cpu};
 
 use super::Pool;
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::words::host::Host;
 
 impl<H: Host> Pool<H> {
     /// The CPU for an item of the caller that would go to this pool, if that is another one of the pod.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::sync::{AtomicU64, Line, Ordering};
+use crate::words::sync::{AtomicU64, Line, Ordering};
 
 /// Pools of one word: enough that a search reads few words, and few enough that their workers do not
 /// wait for each other at it.

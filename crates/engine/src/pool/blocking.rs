@@ -4,7 +4,7 @@
 use uwork_policy::blocking::{patience_ns, usual_block_ns};
 
 use super::NO_SLOT;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::words::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// How long more blocks are expected after one was found.
 const EXPECT_NS: u64 = 1_000_000_000;

@@ -7,12 +7,12 @@ use super::Pool;
 use super::progress::Maker;
 use super::transfer::Spare;
 use crate::engine::Engine;
-use crate::host::{Host, Report, WorkerSpec};
-use crate::item::word::SLOTS_MAX;
 use crate::queue::QueueError;
 use crate::slot::Slot;
-use crate::sync::{Link, Ordering};
 use crate::watch::COOL_DOWN_NS;
+use crate::words::host::{Host, Report, WorkerSpec};
+use crate::words::item::word::SLOTS_MAX;
+use crate::words::sync::{Link, Ordering};
 use crate::worker::Worker;
 
 /// Why no worker can be spawned.

@@ -15,10 +15,10 @@ use uwork_policy::blocking::workers_max;
 
 use super::PoolSet;
 use crate::engine::Engine;
-use crate::host::{Host, Report};
 use crate::pool::Pool;
 use crate::pool::state::WORKERS_MAX;
-use crate::sync::{AtomicU32, Ordering};
+use crate::words::host::{Host, Report};
+use crate::words::sync::{AtomicU32, Ordering};
 
 /// The maximum number of workers of a pool.
 pub const POOL_WORKERS_LIMIT: u32 = WORKERS_MAX;

@@ -5,13 +5,13 @@ use uwork_policy::batch::BATCH_OVERDUE_NS;
 use uwork_policy::concurrency::{need_more_workers, wake_neighbour};
 
 use crate::engine::Engine;
-use crate::host::Host;
 use crate::pool::progress::Maker;
 use crate::pool::room::{Claim, Found, Pools};
 use crate::pool::{CalledBy, Pool, WideSet};
 use crate::queue::pwq::Pwq;
 use crate::slot::{AtRunEnd, RemoteSlot, Slot};
-use crate::sync::Ordering;
+use crate::words::host::Host;
+use crate::words::sync::Ordering;
 
 /// Searches for a neighbour with room. After the last one the watcher helps.
 const SEARCHES: u32 = 2;
@@ -330,7 +330,7 @@ pub(crate) fn put_back<H: Host>(engine: &Engine<H>, mut aside: AtRunEnd<H>) {
         if item.is_null() {
             return;
         }
-        let mut one = crate::item::WorkList::new();
+        let mut one = crate::words::item::WorkList::new();
         // SAFETY: an item that came off a list that we hold. It is pending, so its pwq exists.
         let pwq = unsafe {
             one.push_back(item);
@@ -343,7 +343,7 @@ pub(crate) fn put_back<H: Host>(engine: &Engine<H>, mut aside: AtRunEnd<H>) {
 }
 
 /// Puts detached items, all of one pwq, back in front of it.
-pub(crate) fn give_back<H: Host>(engine: &Engine<H>, items: crate::item::WorkList) {
+pub(crate) fn give_back<H: Host>(engine: &Engine<H>, items: crate::words::item::WorkList) {
     // SAFETY: the first item, if any, is in a list that we hold.
     let Some(first) = (unsafe { items.front().as_ref() }) else { return };
     let pwq = engine.pwqs.get(first.ticket().pwq()).expect("a pending item has a pwq");

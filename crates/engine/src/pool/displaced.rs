@@ -12,8 +12,8 @@ use super::bits::PoolBits;
 use super::room::RoomMap;
 use super::{Pool, PoolSpec, WideSet};
 use crate::engine::Engine;
-use crate::host::{Cpus, Host};
-use crate::sync::Hint;
+use crate::words::host::{Cpus, Host};
+use crate::words::sync::Hint;
 
 /// No CPU.
 pub(super) const NO_CPU: usize = usize::MAX;

@@ -2,9 +2,9 @@
 
 use super::ready::ReadyList;
 use super::{NEVER, NO_SLOT, Pool, PoolInner};
-use crate::host::Host;
 use crate::slot::IdleStack;
-use crate::sync::Ordering;
+use crate::words::host::Host;
+use crate::words::sync::Ordering;
 
 impl<H: Host> Pool<H> {
     /// In a child after a fork: the pool has no worker and nothing is ready.

@@ -3,8 +3,8 @@
 use uwork_policy::batch::RunEstimate;
 
 use super::Pool;
-use crate::host::Host;
-use crate::sync::{AtomicU64, Ordering};
+use crate::words::host::Host;
+use crate::words::sync::{AtomicU64, Ordering};
 
 /// For whose work a worker was woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

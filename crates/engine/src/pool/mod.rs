@@ -31,14 +31,16 @@ use uwork_policy::batch::UNKNOWN_RUN_NS;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
-use crate::host::{Cpus, Host, Places, Runner, ThreadKind};
-use crate::inbox::Inbox;
 use crate::queue::Name;
 use crate::queue::pwq::Pwq;
 use crate::slot::IdleStack;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Hint, Line, Lock, LockGuard, Ordering, Rank};
 use crate::timer::TimerBase;
-use crate::wake::WakeToken;
+use crate::words::host::{Cpus, Host, Places, Runner, ThreadKind};
+use crate::words::inbox::Inbox;
+use crate::words::sync::{
+    AtomicBool, AtomicU32, AtomicU64, Hint, Line, Lock, LockGuard, Ordering, Rank,
+};
+use crate::words::wake::WakeToken;
 use bits::PoolBits;
 pub(crate) use blocking::BlockingState;
 pub use cap::POOL_WORKERS_LIMIT;

@@ -25,8 +25,8 @@ use uwork_policy::cpuset::CpuSet;
 
 use super::{Pool, PoolInner};
 use crate::engine::Engine;
-use crate::host::Host;
-use crate::wake::WakeToken;
+use crate::words::host::Host;
+use crate::words::wake::WakeToken;
 
 /// A picked worker.
 struct Picked {

@@ -10,8 +10,8 @@ use uwork_policy::progress::{Obligation, PoolView, obligation};
 
 use super::{CalledBy, NEVER, Pool};
 use crate::engine::Engine;
-use crate::host::{Host, Observer};
 use crate::queue::pwq::Pwq;
+use crate::words::host::{Host, Observer};
 
 /// Items that take this long keep a worker away from the timers for too long.
 const LONG_ITEM_NS: u64 = 1_000_000;

@@ -1,8 +1,8 @@
 //! The ready pwqs of a pool, first in, first out.
 
-use crate::host::Host;
-use crate::inbox::Node;
 use crate::queue::pwq::Pwq;
+use crate::words::host::Host;
+use crate::words::inbox::Node;
 
 /// A singly linked queue. Guard: the pool lock.
 pub(crate) struct ReadyList<H: Host> {

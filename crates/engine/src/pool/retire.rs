@@ -2,8 +2,8 @@
 
 use super::Pool;
 use crate::engine::Engine;
-use crate::host::Host;
-use crate::wake::WakeToken;
+use crate::words::host::Host;
+use crate::words::wake::WakeToken;
 
 impl<H: Host> Pool<H> {
     /// Asks every worker to exit once it finds no work.

@@ -5,8 +5,8 @@ use uwork_policy::saving::{Sleeper, joins_waker, sleep_on, spares_watcher, works
 
 use super::Pool;
 use crate::engine::Engine;
-use crate::host::Host;
-use crate::sync::Ordering;
+use crate::words::host::Host;
+use crate::words::sync::Ordering;
 
 /// The most workers that are asked for an awake CPU.
 const ASKED_MAX: u32 = 256;

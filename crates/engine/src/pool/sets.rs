@@ -7,10 +7,10 @@ use uwork_policy::concurrency::STEAL_CHOICE;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
-use crate::host::Host;
 use crate::pool::{Pool, PoolSpec, WideSet};
 use crate::queue::{Name, QueueError};
-use crate::sync::{AtomicU32, AtomicU64, Lock, LockGuard, Ordering, Rank};
+use crate::words::host::Host;
+use crate::words::sync::{AtomicU32, AtomicU64, Lock, LockGuard, Ordering, Rank};
 
 /// The properties that two queues must have in common to share pools.
 #[derive(Clone, Debug, PartialEq, Eq)]

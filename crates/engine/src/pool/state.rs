@@ -11,7 +11,7 @@
 
 use uwork_policy::concurrency::{PoolCounts, need_more_workers};
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::words::sync::{AtomicU64, Ordering};
 
 const RUNNING: u64 = 1;
 const IDLE: u64 = 1 << 16;

@@ -12,8 +12,8 @@ use uwork_policy::off_cpu::{Measured, OffCpu, RAISED_NS, is_measured};
 
 use super::Pool;
 use crate::engine::Engine;
-use crate::host::{Host, Observer};
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::words::host::{Host, Observer};
+use crate::words::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// See the module. Every field is a hint; none of them is read together with another.
 pub(crate) struct OffCpuSums {

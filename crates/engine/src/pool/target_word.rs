@@ -8,7 +8,7 @@
 //!
 //! The two have different writers, so a change of one keeps the other.
 
-use crate::sync::{AtomicU32, Line, Ordering};
+use crate::words::sync::{AtomicU32, Line, Ordering};
 
 const DISPLACED: u32 = 1 << 31;
 

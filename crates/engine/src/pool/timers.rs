@@ -3,9 +3,9 @@
 use super::progress::TIMER_SLACK_NS;
 use super::{NEVER, Pool};
 use crate::engine::Engine;
-use crate::host::Host;
-use crate::sync::Ordering;
 use crate::timer::TimerBase;
+use crate::words::host::Host;
+use crate::words::sync::Ordering;
 
 impl<H: Host> Pool<H> {
     /// Whether a timer of either kind may expire. A hint.

@@ -20,8 +20,8 @@
 
 use super::Pool;
 use crate::engine::Engine;
-use crate::host::Host;
-use crate::wake::WakeToken;
+use crate::words::host::Host;
+use crate::words::wake::WakeToken;
 
 /// Which workers a pool spares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

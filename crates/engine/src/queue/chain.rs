@@ -15,10 +15,10 @@ use std::ptr::NonNull;
 use super::Destination;
 use super::Wq;
 use super::submit::Queued;
-use crate::host::Host;
-use crate::inbox::Node;
-use crate::item::Work;
-use crate::item::word::Acquire;
+use crate::words::host::Host;
+use crate::words::inbox::Node;
+use crate::words::item::Work;
+use crate::words::item::word::Acquire;
 
 /// Items that no thread but the holder of the chain can reach, in the order in which they run.
 pub struct Chain {

@@ -28,11 +28,11 @@
 //! colour.
 
 use crate::engine::Engine;
-use crate::host::{Host, Report};
 use crate::queue::pwq::{COLOURS, Pwq};
 use crate::queue::{QueueError, Wq};
 use crate::slot::WaitsFor;
-use crate::wake::{Waiter, Waiters};
+use crate::words::host::{Host, Report};
+use crate::words::wake::{Waiter, Waiters};
 
 /// The number of rounds after which a drain is reported.
 const DRAIN_REPORTS: u32 = 10;

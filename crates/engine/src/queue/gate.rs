@@ -11,8 +11,8 @@
 //! Of several bits the strictest rule holds: SEALED, then CLOSED and drains, then SHUT. The marks 29
 //! to 31 are permanent. SEALED is never set without SHUT.
 
-use crate::dump;
-use crate::sync::{AtomicU32, Ordering};
+use crate::words::dump;
+use crate::words::sync::{AtomicU32, Ordering};
 
 const DRAINING: u32 = 1;
 const CLOSED: u32 = 1 << 31;

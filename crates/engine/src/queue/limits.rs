@@ -8,13 +8,13 @@ use uwork_policy::flags::Flags;
 use uwork_policy::topology::Topology;
 
 use super::{Kind, MAX_ACTIVE_LIMIT, QueueError, Tunable, Wq};
-use crate::dump::NodeDump;
 use crate::engine::Engine;
-use crate::host::Host;
 use crate::pool::Pool;
 use crate::pool::PoolSet;
 use crate::queue::pwq::{Pwq, PwqNode};
-use crate::wake::Waiters;
+use crate::words::dump::NodeDump;
+use crate::words::host::Host;
+use crate::words::wake::Waiters;
 
 /// A queue's nodes. The last one is for pwqs whose pod spans several.
 pub(super) struct Nodes<H: Host> {

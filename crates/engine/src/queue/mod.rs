@@ -1,7 +1,6 @@
 //! A queue: a name, attributes, and a pwq for each pool that its items may run on.
 
 mod chain;
-mod demands;
 pub(crate) mod flush;
 mod gate;
 mod limits;
@@ -23,7 +22,6 @@ use uwork_policy::flags::Flags;
 use uwork_policy::scope::EffectiveAffinityScope;
 
 pub use chain::Chain;
-pub use demands::{Demands, Wanted};
 pub(crate) use gate::{SEALED, SHUT};
 pub(crate) use limits::BecameReady;
 pub(crate) use name::Name;
@@ -37,13 +35,13 @@ pub use spec::{
 pub use submit::Queued;
 
 use crate::engine::Engine;
-use crate::host::{Cpus, Host};
-use crate::item::Work;
 use crate::pool::Pool;
 use crate::pool::PoolSet;
 use crate::queue::flush::FlushState;
 use crate::queue::pwq::Pwq;
-use crate::sync::{
+use crate::words::host::{Cpus, Demands, Host};
+use crate::words::item::Work;
+use crate::words::sync::{
     AtomicBool, AtomicU32, AtomicU64, Cell, Link, Lock, LockGuard, Ordering, Rank,
     assert_nothing_held,
 };

@@ -10,7 +10,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
 use super::name::Name;
-use crate::sync::{Lock, LockGuard};
+use crate::words::sync::{Lock, LockGuard};
 
 pub(crate) struct Names(Lock<Taken>);
 

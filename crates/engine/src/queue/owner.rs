@@ -10,10 +10,10 @@ use std::sync::Arc;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
-use crate::host::{Host, Report};
-use crate::inbox::Node;
 use crate::queue::{QueueError, QueueSpec, Wq};
-use crate::sync::Link;
+use crate::words::host::{Host, Report};
+use crate::words::inbox::Node;
+use crate::words::sync::Link;
 
 /// A handle to a queue. Dropping the last handle closes the queue and waits until its items have
 /// run. If the dropping thread is inside a work item or a thread hook, a separate thread does the

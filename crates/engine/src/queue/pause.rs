@@ -38,12 +38,12 @@
 use uwork_policy::flags::Flags;
 
 use super::{QueueError, Wq};
-use crate::host::Host;
 use crate::queue::BecameReady;
 use crate::queue::pwq::PAUSER;
 use crate::slot::WaitsFor;
-use crate::sync::Ordering;
-use crate::wake::Waiter;
+use crate::words::host::Host;
+use crate::words::sync::Ordering;
+use crate::words::wake::Waiter;
 
 impl<H: Host> Wq<H> {
     /// Starts no more items, and waits until those that run have ended. The others stay queued.

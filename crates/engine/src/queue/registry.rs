@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use crate::engine::Engine;
-use crate::host::Host;
-use crate::host::PageList;
 use crate::queue::Wq;
 use crate::queue::name::Name;
 use crate::queue::owner::Owner;
 use crate::queue::owner::release_unreleased_queues;
-use crate::sync::{Lock, LockGuard, Ordering};
+use crate::words::host::Host;
+use crate::words::host::PageList;
+use crate::words::sync::{Lock, LockGuard, Ordering};
 
 /// Weak entries: an entry does not keep its queue alive.
 pub(crate) struct Registry<H: Host>(Lock<Entries<H>>);

@@ -16,7 +16,7 @@
 
 use uwork_policy::cpuset::CpuSet;
 
-use crate::sync::{AtomicU32, Line, Ordering};
+use crate::words::sync::{AtomicU32, Line, Ordering};
 
 /// The CPUs that take turns.
 pub(super) struct RoundRobin {

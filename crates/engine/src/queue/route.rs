@@ -12,13 +12,13 @@ use uwork_policy::scope::{
 use super::round_robin::RoundRobin;
 use super::{Attrs, BecameReady, Kind, QueueError, Tunable, UsedSet, Wq};
 use crate::engine::Engine;
-use crate::host::{Cpus, Host};
 use crate::lifecycle::cpus::Round;
 use crate::lifecycle::housekeeping::Fit;
 use crate::pool::Pool;
 use crate::pool::{Context, PoolSet, SetKey};
 use crate::queue::pwq::{Limits, Pwq};
-use crate::sync::{AtomicPtr, Ordering};
+use crate::words::host::{Cpus, Host};
+use crate::words::sync::{AtomicPtr, Ordering};
 use crate::worker::rescuer::Rescuer;
 
 /// Where a submitter wants an item to run.

@@ -6,7 +6,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::{Flags, FlagsError};
 use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 
-use crate::places::Places;
+use crate::words::places::Places;
 
 /// The longest queue name, in bytes (the kernel's `WQ_NAME_LEN`, without the terminator).
 pub const NAME_MAX: usize = 31;

@@ -14,13 +14,13 @@ use uwork_policy::concurrency::wake_neighbour;
 use uwork_policy::cpu_choice::{NodeChoice, choose_node};
 
 use crate::account::COUNTED;
-use crate::host::{Host, ItemProbe, Report, SubmissionProbe};
-use crate::item::word::{Acquire, Owned};
-use crate::item::{Location, Ticket, Work};
 use crate::pool::Pool;
 use crate::pool::progress::Maker;
 use crate::queue::pwq::Pwq;
 use crate::queue::{Destination, QueueError, Warned, Wq};
+use crate::words::host::{Host, ItemProbe, Report, SubmissionProbe};
+use crate::words::item::word::{Acquire, Owned};
+use crate::words::item::{Location, Ticket, Work};
 
 /// The result of enqueueing an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +169,7 @@ impl<H: Host> Wq<H> {
     /// The items are live and the caller's, linked as [`Inbox::push_chain`] wants them; from here on
     /// they belong to the pwq.
     ///
-    /// [`Inbox::push_chain`]: crate::inbox::Inbox::push_chain
+    /// [`Inbox::push_chain`]: crate::words::inbox::Inbox::push_chain
     #[inline(always)]
     pub(super) unsafe fn push_addressed(
         &self,

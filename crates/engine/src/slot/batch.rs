@@ -1,6 +1,6 @@
 //! The batch that a slot's owner took last, for readers on other threads.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::words::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// No pwq.
 const NONE: u32 = u32::MAX;

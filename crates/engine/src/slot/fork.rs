@@ -2,10 +2,10 @@
 
 use super::parking::{NO_BATCH, UNRESTRICTED};
 use super::{FORKED, Lists, NotRunning, RemoteSlot, Slot, WaitsFor};
-use crate::host::{Event, Host};
-use crate::item::WorkList;
-use crate::sync::Ordering;
-use crate::wake::Waiters;
+use crate::words::host::{Event, Host};
+use crate::words::item::WorkList;
+use crate::words::sync::Ordering;
+use crate::words::wake::Waiters;
 
 impl<H: Host> Slot<H> {
     /// In a child after a fork, once no thread holds the slot: resets it, except that run numbers

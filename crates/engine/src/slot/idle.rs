@@ -2,9 +2,9 @@
 //! pool lock, whose guarded data holds the stack.
 
 use super::Slot;
-use crate::host::Host;
-use crate::slab::Slab;
-use crate::sync::Cell;
+use crate::words::host::Host;
+use crate::words::slab::Slab;
+use crate::words::sync::Cell;
 
 /// See the module.
 pub(crate) struct IdleStack {

@@ -24,13 +24,15 @@ pub(crate) use spare::SpareSlots;
 pub(crate) use wait::WaitsFor;
 
 use crate::account::Functions;
-use crate::host::{Host, ItemProbe};
-use crate::inbox::Node;
-use crate::item::word::RUN_MASK;
-use crate::item::{ItemFn, Location, Ticket, Work, WorkList};
-use crate::slab::Slab;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering, Rank, fence};
-use crate::wake::Waiters;
+use crate::words::host::{Host, ItemProbe};
+use crate::words::inbox::Node;
+use crate::words::item::word::RUN_MASK;
+use crate::words::item::{ItemFn, Location, Ticket, Work, WorkList};
+use crate::words::slab::Slab;
+use crate::words::sync::{
+    AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering, Rank, fence,
+};
+use crate::words::wake::Waiters;
 use batch::BatchHint;
 
 /// The owner is neither in an item nor at its lists.
@@ -549,7 +551,7 @@ impl<H: Host> RemoteSlot<'_, H> {
         &mut self,
         run: u64,
         item: *const Work,
-        waiter: &crate::wake::Waiter<H>,
+        waiter: &crate::words::wake::Waiter<H>,
     ) -> bool {
         if !self.slot.is_running_item(run, item) {
             return false;

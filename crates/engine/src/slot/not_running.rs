@@ -5,8 +5,8 @@
 //! it through the mutex; or earlier by the watcher, when it finds the worker running again.
 
 use super::{RemoteSlot, Slot, detach_all};
-use crate::host::Host;
-use crate::item::WorkList;
+use crate::words::host::Host;
+use crate::words::item::WorkList;
 
 /// Why a worker that is in an item is off the running count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,8 +20,8 @@
 //! The item's own function may free the item while it still runs: the values are identities, not
 //! pointers to follow.
 
-use crate::item::Work;
-use crate::sync::{Hint, Lock, LockGuard};
+use crate::words::item::Work;
+use crate::words::sync::{Hint, Lock, LockGuard};
 
 /// The greatest length of a description, in bytes (the kernel's 32, with its final NUL).
 pub const DESCRIPTION_MAX: usize = 31;

@@ -1,8 +1,8 @@
 //! Where a slot's worker is: its thread, its pool, and whether it was picked to run.
 
 use super::Slot;
-use crate::host::Host;
-use crate::sync::{Ordering, set_lock_waits};
+use crate::words::host::Host;
+use crate::words::sync::{Ordering, set_lock_waits};
 
 /// A value of a slot's home: the worker is moving from one pool to another.
 pub(crate) const MOVING: u32 = u32::MAX;

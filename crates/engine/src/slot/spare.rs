@@ -3,7 +3,7 @@
 //! A thread that helps needs a slot for one run. Without these, two helpers on different CPUs would
 //! contend for the lock of the table of slots twice in each run.
 
-use crate::sync::{AtomicU32, Line, Ordering};
+use crate::words::sync::{AtomicU32, Line, Ordering};
 
 /// For each CPU, the id of a slot plus one, or 0.
 pub(crate) struct SpareSlots(Box<[Line<AtomicU32>]>);

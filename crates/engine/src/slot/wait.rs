@@ -7,9 +7,9 @@
 //! ago, and the reader checks twice.
 
 use super::Slot;
-use crate::host::Host;
-use crate::item::word::RunId;
-use crate::sync::Hint;
+use crate::words::host::Host;
+use crate::words::item::word::RunId;
+use crate::words::sync::Hint;
 
 /// What a run waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,18 +4,18 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
 use crate::engine::Engine;
-use crate::host::Host;
-use crate::item::word::{Acquire, Owned};
-use crate::item::{ForeignFn, Location, Work, WorkFn};
 use crate::pool::Pool;
 use crate::queue::Destination;
 use crate::queue::QueueError;
 use crate::queue::owner::{Owner, Queue};
 use crate::queue::submit::Queued;
-use crate::sync::{Cell, Link, const_unless_modelled, prefetch};
 use crate::timer::fire::{Firer, expired, let_go};
 use crate::timer::window::window_in;
 use crate::timer::{TimerBase, Timers};
+use crate::words::host::Host;
+use crate::words::item::word::{Acquire, Owned};
+use crate::words::item::{ForeignFn, Location, Work, WorkFn};
+use crate::words::sync::{Cell, Link, const_unless_modelled, prefetch};
 
 /// The size of a cache line, in bytes.
 const LINE: usize = 64;

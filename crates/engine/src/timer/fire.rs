@@ -8,18 +8,18 @@ use std::sync::{Arc, Weak};
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
-use crate::host::Host;
-use crate::inbox::Node;
-use crate::item::{ItemFn, Location, Work};
 use crate::pool::Pool;
 use crate::pool::progress::TIMER_SLACK_NS;
 use crate::queue::Destination;
 use crate::queue::owner::Owner;
 use crate::queue::pwq::Pwq;
 use crate::queue::submit::Queued;
-use crate::sync::{Link, MODELLED, Ordering, assert_nothing_held};
 use crate::timer::delayed::{Delayed, prefetch_all, work_of};
 use crate::timer::{Advance, TimerBase, Timers};
+use crate::words::host::Host;
+use crate::words::inbox::Node;
+use crate::words::item::{ItemFn, Location, Work};
+use crate::words::sync::{Link, MODELLED, Ordering, assert_nothing_held};
 
 /// The most timers that are moved, within a wheel or out of it, under one hold of its lock.
 const STEPS: usize = if MODELLED { 2 } else { 64 };

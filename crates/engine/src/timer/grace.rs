@@ -34,16 +34,16 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
 use crate::engine::Engine;
-use crate::host::Host;
-use crate::item::ForeignFn;
-use crate::item::word::Acquire;
-use crate::item::{Location, Work, WorkFn, WorkList};
 use crate::queue::Destination;
 use crate::queue::owner::{Owner, Queue};
 use crate::queue::submit::Queued;
-use crate::sync::{Cell, Link, Lock, LockGuard, Rank, const_unless_modelled};
 use crate::timer::fire::let_go;
-use crate::wake::{Waiter, Waiters};
+use crate::words::host::Host;
+use crate::words::item::ForeignFn;
+use crate::words::item::word::Acquire;
+use crate::words::item::{Location, Work, WorkFn, WorkList};
+use crate::words::sync::{Cell, Link, Lock, LockGuard, Rank, const_unless_modelled};
+use crate::words::wake::{Waiter, Waiters};
 use crate::worker::Caller;
 
 /// A work item that can be queued after a grace period. Embed it as [`Work`].

@@ -28,9 +28,9 @@ pub use grace::Graced;
 use delayed::prefetch_all;
 use uwork_policy::timer::{BUCKET_BITS, BUCKETS, LEVELS, Position, begin_of, position};
 
-use crate::host::Host;
 use crate::pool::NEVER;
-use crate::sync::{AtomicBool, AtomicU64, Link, Lock, LockGuard, Ordering, Rank, Right};
+use crate::words::host::Host;
+use crate::words::sync::{AtomicBool, AtomicU64, Link, Lock, LockGuard, Ordering, Rank, Right};
 
 /// The levels of the wheel, and two rows of buckets between which a sort moves timers.
 const ROWS: usize = LEVELS + 2;

@@ -3,10 +3,10 @@
 use uwork_policy::timer::expiry;
 
 use super::Delayed;
-use crate::host::{Host, Report};
 use crate::pool::{NEVER, Pool};
 use crate::queue::Warned;
 use crate::queue::owner::Queue;
+use crate::words::host::{Host, Report};
 
 /// The window of a timer that is armed now in this pool. Delays that exceed the clock's range end
 /// with it.

@@ -1,9 +1,9 @@
 //! Declared waits: those of uwork's own calls, and `blocking(..)`.
 
 use crate::engine::Engine;
-use crate::host::ThreadState;
-use crate::host::{Host, Report};
 use crate::queue::Warned;
+use crate::words::host::ThreadState;
+use crate::words::host::{Host, Report};
 use crate::worker::Caller;
 use crate::worker::Worker;
 

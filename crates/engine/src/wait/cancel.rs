@@ -6,16 +6,16 @@
 use std::ptr::NonNull;
 
 use crate::engine::Engine;
-use crate::host::Host;
-use crate::item::word::{Acquire, DepthChange, Owned, RunId};
-use crate::item::{Location, Work};
 use crate::lifecycle::disposal::Kept;
 use crate::queue::Wq;
 use crate::queue::pwq::{Inner, Pwq};
 use crate::slot::{RemoteSlot, WaitsFor};
-use crate::sync::LockGuard;
 use crate::timer::delayed::disarm;
-use crate::wake::{Waiter, Waiters};
+use crate::words::host::Host;
+use crate::words::item::word::{Acquire, DepthChange, Owned, RunId};
+use crate::words::item::{Location, Work};
+use crate::words::sync::LockGuard;
+use crate::words::wake::{Waiter, Waiters};
 use crate::worker::Caller;
 
 /// The result of a grab.
@@ -43,7 +43,7 @@ impl std::fmt::Display for DepthError {
             DepthError::TooDeep => write!(
                 f,
                 "the item is disabled {} times already, which is the limit",
-                crate::item::word::DISABLE_DEPTH_MAX
+                crate::words::item::word::DISABLE_DEPTH_MAX
             ),
             DepthError::NotDisabled => f.write_str("the item is enabled; there is no disable left"),
         }

@@ -4,9 +4,9 @@
 //! Reported once for each queue that does it, as the kernel does in `check_flush_dependency()`. A
 //! cancel is exempt: it waits only for what runs already.
 
-use crate::host::{Host, Report};
 use crate::queue::pwq::Pwq;
 use crate::queue::{Name, Warned, Wq};
+use crate::words::host::{Host, Report};
 use crate::worker::Caller;
 
 impl<'a, H: Host> Caller<'a, H> {

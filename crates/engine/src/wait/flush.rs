@@ -3,12 +3,12 @@
 use std::ptr::NonNull;
 
 use crate::engine::Engine;
-use crate::host::Host;
-use crate::item::word::RunId;
-use crate::item::{Location, Work};
 use crate::wait::Helped;
 use crate::wait::cancel::locate;
-use crate::wake::{RECHECK, Waiter};
+use crate::words::host::Host;
+use crate::words::item::word::RunId;
+use crate::words::item::{Location, Work};
+use crate::words::wake::{RECHECK, Waiter};
 
 impl<H: Host> Engine<H> {
     /// Waits until the last queueing of the item has run. False if it was idle. It returns at once

@@ -7,17 +7,17 @@ use uwork_policy::batch::RunEstimate;
 
 use crate::account;
 use crate::engine::Engine;
-use crate::host::thread::Frame;
-use crate::host::{Host, ThreadState};
-use crate::item::word::{RUN_MASK, RunId};
-use crate::item::{Location, Work};
 use crate::pool::put_back;
-use crate::queue::Wanted;
 use crate::queue::pwq::Pwq;
 use crate::slot::Slot;
 use crate::slot::{Next, WaitsFor};
 use crate::wait::cancel::{Located, locate};
-use crate::wake::Waiters;
+use crate::words::host::Wanted;
+use crate::words::host::thread::Frame;
+use crate::words::host::{Host, ThreadState};
+use crate::words::item::word::{RUN_MASK, RunId};
+use crate::words::item::{Location, Work};
+use crate::words::wake::Waiters;
 use crate::worker::run::{Tally, end_panicked_run, run_ticket};
 
 /// The result of an attempt to help.

@@ -3,9 +3,9 @@
 use std::ptr::NonNull;
 
 use crate::engine::Engine;
-use crate::host::Host;
-use crate::item::Work;
 use crate::slot::{Slot, WaitsFor};
+use crate::words::host::Host;
+use crate::words::item::Work;
 use crate::worker::Caller;
 
 /// While it lives, the run that the calling thread is in is marked as waiting.

@@ -16,10 +16,10 @@ use uwork_policy::scan::SOON_NS;
 
 use super::samples::{NO_RUN, Sampled, Samples};
 use crate::engine::Engine;
-use crate::host::{Activity, Host, Observer, Report, ThreadState};
 use crate::pool::{NEVER, Pool, give_back};
 use crate::queue::pwq::Pwq;
 use crate::slot::{NotRunning, Slot};
+use crate::words::host::{Activity, Host, Observer, Report, ThreadState};
 
 /// How many workers `find_blocked_worker` queries at most.
 const QUERIES_MAX: usize = 2;

@@ -21,9 +21,9 @@
 
 use super::Watch;
 use crate::engine::Engine;
-use crate::host::Host;
-use crate::sync::Ordering;
-use crate::wake::WakeToken;
+use crate::words::host::Host;
+use crate::words::sync::Ordering;
+use crate::words::wake::WakeToken;
 
 use super::NO_CHECK;
 

@@ -13,20 +13,20 @@ use uwork_policy::scope::{AffinityScope, Pods};
 use super::running::running_of;
 use super::survey::Survey;
 use crate::account::QueueAccount;
-use crate::dump::{
-    ArmedItem, BlockingDump, Dump, Function, ITEMS_MAX, ItemDump, Items, MachineDump, PoolDump,
-    PwqDump, QueueDump, RescuerDump, ScopeDump, WorkerDump, WorkerState,
-};
 use crate::engine::Engine;
-use crate::host::{Detection, Host, Observer};
-use crate::inbox::Node;
-use crate::item::{Work, WorkList};
 use crate::pool::{NEVER, Pool};
 use crate::queue::owner::Owner;
 use crate::queue::pwq::Pwq;
 use crate::queue::{Kind, Wq};
 use crate::slot::{NotRunning, Slot};
-use crate::sync::Ordering;
+use crate::words::dump::{
+    ArmedItem, BlockingDump, Dump, Function, ITEMS_MAX, ItemDump, Items, MachineDump, PoolDump,
+    PwqDump, QueueDump, RescuerDump, ScopeDump, WorkerDump, WorkerState,
+};
+use crate::words::host::{Detection, Host, Observer};
+use crate::words::inbox::Node;
+use crate::words::item::{Work, WorkList};
+use crate::words::sync::Ordering;
 
 impl ItemDump {
     pub(crate) fn of(item: &Work) -> ItemDump {

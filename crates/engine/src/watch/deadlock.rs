@@ -20,12 +20,12 @@ use uwork_policy::deadlock::{behind, cycle, is_waited_for};
 use super::Watch;
 use super::stall::function_at;
 use super::survey::Survey;
-use crate::dump::{Awaited, DeadlockedItem};
 use crate::engine::Engine;
-use crate::host::Host;
-use crate::item::Location;
 use crate::slot::{Slot, WaitsFor};
-use crate::sync::{Ordering, fence};
+use crate::words::dump::{Awaited, DeadlockedItem};
+use crate::words::host::Host;
+use crate::words::item::Location;
+use crate::words::sync::{Ordering, fence};
 
 use super::watchdog::{Backed, Progress};
 

@@ -19,12 +19,12 @@ use uwork_policy::concurrency::{hog_report_due, may_replace_hog};
 
 use super::blocked::count_out;
 use super::survey::Survey;
-use crate::dump::Function;
 use crate::engine::Engine;
-use crate::host::{Activity, Host, Observer, Report};
 use crate::pool::{NEVER, Pool};
 use crate::slot::NotRunning;
-use crate::sync::{AtomicU64, Lock, LockGuard, Ordering};
+use crate::words::dump::Function;
+use crate::words::host::{Activity, Host, Observer, Report};
+use crate::words::sync::{AtomicU64, Lock, LockGuard, Ordering};
 
 /// The most functions that are remembered (the kernel's `WCI_MAX_ENTS`).
 const FUNCTIONS_MAX: usize = 128;

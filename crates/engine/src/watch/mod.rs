@@ -58,10 +58,10 @@ pub use watchdog::WATCHDOG_THRESH_NS;
 use watchdog::{Guard, Watchdog};
 
 use crate::engine::Engine;
-use crate::host::{Event, Host, Observer, Report, SpawnError};
 use crate::pool::{NEVER, Pool};
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
-use crate::wake::WakeToken;
+use crate::words::host::{Event, Host, Observer, Report, SpawnError};
+use crate::words::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
+use crate::words::wake::WakeToken;
 
 /// A value of `next_check`: no scan is planned.
 const NO_CHECK: u64 = 0;
@@ -392,11 +392,11 @@ impl<'a, H: Host> Watcher<'a, H> {
 mod model {
     use super::{ASLEEP, ScanState};
     use crate::engine::Engine;
-    use crate::host::Host;
     use crate::models::LoomHost;
     use crate::pool::NEVER;
-    use crate::sync::Ordering;
     use crate::watch::AWAKE;
+    use crate::words::host::Host;
+    use crate::words::sync::Ordering;
 
     impl Engine<LoomHost> {
         /// Sends the watcher to sleep: the steps at the end of its loop and at the beginning of the

@@ -18,9 +18,9 @@
 //! thread finds no more reports in the child, and ends.
 
 use super::Watch;
-use crate::dump::{NoCalls, Stall, StalledWorker, WorkerState};
 use crate::engine::Engine;
-use crate::host::{Activity, Frame, Host, Observer, Report};
+use crate::words::dump::{NoCalls, Stall, StalledWorker, WorkerState};
+use crate::words::host::{Activity, Frame, Host, Observer, Report};
 use uwork_policy::blocking::Tier;
 
 /// How many stacks are collected at a time, at most: each thread is disturbed.

@@ -6,8 +6,8 @@
 
 use super::Watch;
 use crate::engine::Engine;
-use crate::host::{Host, Report};
-use crate::sync::{Lock, LockGuard};
+use crate::words::host::{Host, Report};
+use crate::words::sync::{Lock, LockGuard};
 use crate::worker::Caller;
 
 /// Reports of changes in progress.

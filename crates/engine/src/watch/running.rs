@@ -1,8 +1,8 @@
 //! The item that a slot runs, as far as other threads can see it.
 
-use crate::dump::{Function, RunningInfo};
-use crate::host::Host;
 use crate::slot::Slot;
+use crate::words::dump::{Function, RunningInfo};
+use crate::words::host::Host;
 
 /// The item that runs in a slot; `None` if its owner is in no item. Takes no lock but that of the
 /// description. The parts may belong to two consecutive runs.

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use uwork_policy::samples::{Source, Stop};
 
-use crate::host::{Activity, Observer, ThreadSample};
 use crate::pool::BlockingState;
+use crate::words::host::{Activity, Observer, ThreadSample};
 
 /// The most threads whose context switches are recorded at once: each costs the system two locked
 /// pages and a file.

@@ -12,9 +12,9 @@ use super::Watch;
 use super::hogs::Runs;
 use super::samples::Samples;
 use crate::engine::Engine;
-use crate::host::{Host, Observer};
 use crate::pool::progress::Maker;
 use crate::pool::{NEVER, Pool};
+use crate::words::host::{Host, Observer};
 use crate::worker::rescuer::MAYDAY_INTERVAL_NS;
 
 /// The result of a scan.

@@ -25,10 +25,10 @@
 
 use super::Watch;
 use crate::engine::Engine;
-use crate::host::{Host, Report};
 use crate::pool::{NEVER, Pool};
-use crate::sync::Ordering;
-use crate::wake::WakeToken;
+use crate::words::host::{Host, Report};
+use crate::words::sync::Ordering;
+use crate::words::wake::WakeToken;
 use uwork_policy::progress::is_stranded;
 
 /// How long a pool may lack a worker that it should have. It must exceed the time for which a

@@ -2,9 +2,9 @@
 
 use super::stall::Listed;
 use super::survey::Survey;
-use crate::dump::{LongRuns, Stall, Wants};
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::words::dump::{LongRuns, Stall, Wants};
+use crate::words::host::Host;
 
 impl<H: Host> Engine<H> {
     /// For each time in nanoseconds: the workers and helpers whose batch is older than that, the oldest

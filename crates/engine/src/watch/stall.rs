@@ -2,10 +2,10 @@
 
 use super::survey::Survey;
 use super::watchdog::Backed;
-use crate::dump::{
+use crate::words::dump::{
     Function, NoCalls, STALLED_WORKERS_MAX, Stall, StalledWorker, Wants, WorkerState,
 };
-use crate::host::Host;
+use crate::words::host::Host;
 
 /// A worker that is to be listed.
 pub(super) struct Listed {

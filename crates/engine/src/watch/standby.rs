@@ -15,11 +15,11 @@ use uwork_policy::standby::{
 use uwork_policy::topology::Cpu;
 
 use crate::engine::Engine;
-use crate::host::{Event, Host, Observer};
 use crate::pool::Pool;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use crate::wake::WakeToken;
 use crate::watch::COOL_DOWN_NS;
+use crate::words::host::{Event, Host, Observer};
+use crate::words::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::words::wake::WakeToken;
 
 /// How many pools one standby knows at most: of each residue class the one that called last.
 const POOLS: usize = 8;
@@ -328,7 +328,7 @@ mod model {
 
     use crate::engine::Engine;
     use crate::models::LoomHost;
-    use crate::sync::Ordering;
+    use crate::words::sync::Ordering;
 
     impl Engine<LoomHost> {
         /// The standby of CPU 0 exists, and is awake.

@@ -1,7 +1,7 @@
 //! What the watchdog and a dump read: every pool, pwq and run, one after the other.
 
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::words::host::Host;
 
 /// See the module.
 pub(crate) struct Survey<'a, H: Host> {

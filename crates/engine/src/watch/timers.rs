@@ -36,10 +36,10 @@
 use super::Watch;
 use super::{ASLEEP, NO_CHECK};
 use crate::engine::Engine;
-use crate::host::Host;
 use crate::pool::progress::TIMER_SLACK_NS;
 use crate::pool::{NEVER, Pool};
-use crate::sync::Ordering;
+use crate::words::host::Host;
+use crate::words::sync::Ordering;
 
 impl<H: Host> Watch<H> {
     /// Makes the watcher serve timers at `at` at the latest.

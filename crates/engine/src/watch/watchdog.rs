@@ -49,11 +49,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::survey::Survey;
-use crate::dump::Stall;
 use crate::engine::Engine;
-use crate::host::Host;
 use crate::pool::{NEVER, Pool};
-use crate::sync::{AtomicU64, Ordering};
+use crate::words::dump::Stall;
+use crate::words::host::Host;
+use crate::words::sync::{AtomicU64, Ordering};
 
 /// The default threshold (the kernel's `watchdog_thresh`, which is in seconds).
 pub const WATCHDOG_THRESH_NS: u64 = 30_000_000_000;

@@ -5,16 +5,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::account::Split;
 use crate::engine::Engine;
-use crate::host::ThreadState;
-use crate::host::thread::Frame;
-use crate::host::{Host, Report};
-use crate::item::word::RunId;
-use crate::item::{ItemFn, Ticket, Work};
 use crate::pool::Pool;
 use crate::pool::put_back;
 use crate::queue::Warned;
 use crate::queue::pwq::Pwq;
 use crate::slot::{Next, NotRunning, Slot};
+use crate::words::host::ThreadState;
+use crate::words::host::thread::Frame;
+use crate::words::host::{Host, Report};
+use crate::words::item::word::RunId;
+use crate::words::item::{ItemFn, Ticket, Work};
 use crate::worker::run::{Tally, end_panicked_run, run_ticket};
 
 /// The worker or rescuer that runs a batch.

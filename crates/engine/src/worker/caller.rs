@@ -3,10 +3,10 @@
 use uwork_policy::cpu_choice::Habit;
 
 use crate::engine::Engine;
-use crate::host::{Host, ThreadState};
-use crate::item::Work;
-use crate::item::word::RunId;
 use crate::queue::Wq;
+use crate::words::host::{Host, ThreadState};
+use crate::words::item::Work;
+use crate::words::item::word::RunId;
 use crate::worker::Worker;
 
 /// See the module. It stays on its thread.

@@ -1,9 +1,9 @@
 //! Declared waits of a worker inside its item: it is off the running count meanwhile.
 
 use super::Worker;
-use crate::host::Host;
 use crate::pool::give_back;
 use crate::slot::WasRunning;
+use crate::words::host::Host;
 
 impl<H: Host> Worker<H> {
     /// Enters a declared wait inside an item. [`Worker::end_wait`] must follow.

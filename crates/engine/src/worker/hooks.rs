@@ -1,7 +1,7 @@
 //! The host's hooks on a worker, between two batches.
 
 use super::Worker;
-use crate::host::{Host, ThreadState};
+use crate::words::host::{Host, ThreadState};
 
 impl<H: Host> Worker<H> {
     /// Calls the host's hooks off the running count, as they may block: another worker takes over.

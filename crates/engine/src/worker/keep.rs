@@ -5,8 +5,8 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::saving::wake_beside_other_work;
 
 use super::Worker;
-use crate::host::{Cpus, Host, Places};
-use crate::sync::Link;
+use crate::words::host::{Cpus, Host, Places};
+use crate::words::sync::Link;
 
 /// The CPU, and the value of the process's CPUs for which it was chosen.
 pub(super) type KeepsTo = (Option<u32>, Link<Cpus>);

@@ -12,8 +12,8 @@ use uwork_policy::batch::RunEstimate;
 use uwork_policy::off_cpu::Measured;
 
 use crate::engine::Engine;
-use crate::host::{Host, Observer};
 use crate::pool::Pool;
+use crate::words::host::{Host, Observer};
 
 /// See the module.
 #[derive(Default)]

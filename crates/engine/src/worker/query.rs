@@ -1,9 +1,9 @@
 //! Queries about items: which item runs here, is an item busy, its description.
 
 use crate::engine::Engine;
-use crate::host::Host;
-use crate::item::Work;
 use crate::slot::Running;
+use crate::words::host::Host;
+use crate::words::item::Work;
 
 /// The state of an item. A hint: it may change at any time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -30,13 +30,13 @@ use uwork_policy::cpuset::CpuSet;
 
 use crate::account;
 use crate::engine::Engine;
-use crate::host::{Cpus, Event, Host, Places, Runner, ThreadKind, WorkerSpec};
 use crate::pool::Pool;
 use crate::queue::pwq::{Pwq, Share, Taken};
 use crate::queue::{QueueError, Wq};
 use crate::slot::Slot;
-use crate::sync::{AtomicBool, Link, Ordering};
-use crate::wake::WakeToken;
+use crate::words::host::{Cpus, Event, Host, Places, Runner, ThreadKind, WorkerSpec};
+use crate::words::sync::{AtomicBool, Link, Ordering};
+use crate::words::wake::WakeToken;
 use crate::worker::batch::BatchRunner;
 
 /// Items that a rescuer runs for one pwq before it serves the next (the kernel's `RESCUER_BATCH`).

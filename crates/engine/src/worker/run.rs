@@ -6,14 +6,14 @@ use std::ptr::NonNull;
 
 use crate::account::Split;
 use crate::engine::Engine;
-use crate::host::{Host, ItemPoint, ItemProbe, Report};
-use crate::item::word::{RUN_MASK, RunId};
-use crate::item::{ItemFn, Ticket, Work};
-use crate::payload::{drop_payload, payload_text};
 use crate::queue::Wq;
 use crate::queue::pwq::Pwq;
 use crate::slot::Slot;
-use crate::sync::assert_nothing_held;
+use crate::words::host::{Host, ItemPoint, ItemProbe, Report};
+use crate::words::item::word::{RUN_MASK, RunId};
+use crate::words::item::{ItemFn, Ticket, Work};
+use crate::words::payload::{drop_payload, payload_text};
+use crate::words::sync::assert_nothing_held;
 
 /// Runs one item whose run has begun, and records the run if the item's ticket asks for it.
 ///

@@ -4,10 +4,10 @@ use uwork_policy::batch::RunEstimate;
 use uwork_policy::concurrency::{STEAL_CHOICE, may_steal_unprompted, spills};
 
 use super::{Worker, YIELDS_BEFORE_PARK};
-use crate::host::Host;
 use crate::pool::progress::Maker;
 use crate::pool::{CalledBy, Pool};
 use crate::queue::pwq::Pwq;
+use crate::words::host::Host;
 
 impl<H: Host> Worker<H> {
     /// A pinned pwq with work, and the pool that it comes from: the worker's own pool, or an

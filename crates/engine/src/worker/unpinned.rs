@@ -23,9 +23,9 @@ use uwork_policy::concurrency::leaves_cpu;
 
 use super::Worker;
 use crate::engine::Engine;
-use crate::host::Host;
 use crate::pool::Pool;
 use crate::slot::Slot;
+use crate::words::host::Host;
 
 /// While it lives, the slot's thread may use all CPUs of its pod.
 struct Unpinned<'a, H: Host> {

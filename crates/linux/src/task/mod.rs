@@ -1,7 +1,7 @@
 //! Threads as targets of task work: the waits that each declares, and the notifications that end
 //! them.
 //!
-//! The protocol is the engine's (`engine/src/task`); this module has the notifications. The README
+//! The protocol is the engine's (`engine/src/words/task`); this module has the notifications. The README
 //! explains how a signal cannot come too early for a system call.
 
 #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), path = "call/mod.rs")]

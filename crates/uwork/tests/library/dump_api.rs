@@ -276,7 +276,7 @@ fn fields(value: &serde_json::Value, names: &mut std::collections::BTreeSet<Stri
 // Catches: a field of the JSON that the documented structures lack.
 #[test]
 fn the_structures_of_a_dump_have_every_field_of_its_json() {
-    let structures = include_str!("../../../engine/src/dump/mod.rs");
+    let structures = include_str!("../../../engine/src/words/dump/mod.rs");
     let queue = queue("fields").mem_reclaim().build().unwrap();
     let json = queue.spawn(|| uwork::dump().to_json()).join().unwrap();
     assert!(!json.contains('\n'), "on a line");

@@ -1,10 +1,10 @@
 //! What waits on a pwq, for the watcher and for dumps.
 
 use super::{DEAD, Pwq};
-use crate::host::Host;
-use crate::inbox::Node;
-use crate::item::{Location, Work};
-use crate::sync::Ordering;
+use crate::words::host::Host;
+use crate::words::inbox::Node;
+use crate::words::item::{Location, Work};
+use crate::words::sync::Ordering;
 
 /// How many items of a worklist are searched for a given one, at most.
 const SEARCH_MAX: usize = 1_000;

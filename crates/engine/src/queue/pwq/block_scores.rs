@@ -2,13 +2,13 @@
 
 use uwork_policy::blocking::{PRESUME_BLOCKED_AFTER, block_score_after};
 
-use crate::sync::Hint;
+use crate::words::sync::Hint;
 
 /// How many functions of a queue have a score. A queue rarely has more that block.
 const FUNCTIONS_MAX: usize = 4;
 
 /// For each of a few functions, how many of its runs in a row were found blocked. A function is named
-/// by its identity ([`ItemFn::identity`](crate::item::ItemFn::identity)).
+/// by its identity ([`ItemFn::identity`](crate::words::item::ItemFn::identity)).
 ///
 /// All of this is hints. A race of two writers costs a count, or gives a function the score of
 /// another one; runs that were presumed to block are measured, so a wrong score does not last.

@@ -19,15 +19,15 @@ use uwork_policy::arrivals::Arrivals;
 use uwork_policy::batch::RunTimes;
 
 use crate::account::{COUNTED, Events, QueueAccount};
-use crate::host::Host;
-use crate::inbox::{Inbox, Node};
-use crate::item::{Location, WorkList};
 use crate::pool::Pool;
 use crate::queue::{Name, Wq};
-use crate::sync::{
+use crate::words::host::Host;
+use crate::words::inbox::{Inbox, Node};
+use crate::words::item::{Location, WorkList};
+use crate::words::sync::{
     AtomicBool, AtomicPtr, AtomicU32, Cell, Hint, Line, Link, Lock, LockGuard, Ordering, Rank,
 };
-use crate::wake::Waiters;
+use crate::words::wake::Waiters;
 
 /// On a pool's ready list, or about to be put there.
 const READY: u32 = 1;
@@ -51,7 +51,7 @@ const AWAITED: u32 = 1 << 31;
 /// that workers write under the lock.
 #[repr(C, align(128))]
 pub(crate) struct Pwq<H: Host> {
-    pub(crate) inbox: Inbox<crate::item::Work>,
+    pub(crate) inbox: Inbox<crate::words::item::Work>,
     /// `READY`, `SATURATED`, `DEAD`, pins.
     state: AtomicU32,
     /// Constant.
@@ -316,7 +316,7 @@ impl<H: Host> Pwq<H> {
     }
 
     /// Takes out the waiters for the next run of `item`, which is in no list.
-    pub(crate) fn take_waiters(&self, item: *mut crate::item::Work) -> Waiters<H> {
+    pub(crate) fn take_waiters(&self, item: *mut crate::words::item::Work) -> Waiters<H> {
         // SAFETY: the caller owns the item.
         let work = unsafe { &*item };
         let waiters = self.lock().waiters.take_matching(item.addr());

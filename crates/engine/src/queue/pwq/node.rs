@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 
 use super::{Pwq, SATURATED};
-use crate::host::Host;
-use crate::sync::{AtomicBool, AtomicU32, Line, Link, Lock, LockGuard, Ordering, Rank};
+use crate::words::host::Host;
+use crate::words::sync::{AtomicBool, AtomicU32, Line, Link, Lock, LockGuard, Ordering, Rank};
 
 /// The epoch in which no pwq keeps a permit.
 pub(super) const NO_EPOCH: u32 = 0;

@@ -5,9 +5,9 @@
 
 use super::node::{NO_EPOCH, Node};
 use super::{Inner, PAUSER, Pwq, SATURATED};
-use crate::host::Host;
-use crate::sync::{LockGuard, Ordering};
-use crate::wake::{Waiter, Waiters};
+use crate::words::host::Host;
+use crate::words::sync::{LockGuard, Ordering};
+use crate::words::wake::{Waiter, Waiters};
 
 impl<H: Host> Inner<H> {
     /// The node with which the limit is shared, or None.

@@ -1,8 +1,8 @@
 //! A call of the rescuer of a pwq's queue.
 
 use super::Pwq;
-use crate::host::Host;
-use crate::sync::Ordering;
+use crate::words::host::Host;
+use crate::words::sync::Ordering;
 
 impl<H: Host> Pwq<H> {
     /// A pool calls the queue's rescuer for this pwq. Returns false if one calls already.

@@ -4,13 +4,13 @@ use uwork_policy::batch::{RunEstimate, batch_size};
 
 use super::{Inner, Pwq, SATURATED};
 use crate::account::{COUNTED, EndedBatch, QueueAccount};
-use crate::host::{Host, ItemPoint, ItemProbe};
-use crate::inbox::Node;
-use crate::item::{Location, Work, WorkList, prefetch_beyond};
-use crate::slab::Slab;
 use crate::slot::Slot;
-use crate::sync::Ordering;
-use crate::wake::Waiters;
+use crate::words::host::{Host, ItemPoint, ItemProbe};
+use crate::words::inbox::Node;
+use crate::words::item::{Location, Work, WorkList, prefetch_beyond};
+use crate::words::slab::Slab;
+use crate::words::sync::Ordering;
+use crate::words::wake::Waiters;
 
 /// The result of an attempt to take a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
