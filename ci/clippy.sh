@@ -5,10 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo clippy --workspace --all-targets -- --deny warnings
-cargo clippy --package uwork --all-targets --no-default-features -- --deny warnings
-cargo clippy --package uwork-cli --no-default-features -- --deny warnings
 # make test without FULL=1.
 [ -z "${UWORK_QUICK:-}" ] || exit 0
+cargo clippy --package uwork --all-targets --no-default-features -- --deny warnings
+cargo clippy --package uwork-cli --no-default-features -- --deny warnings
 for feature in bridge process sim; do
     cargo clippy --package uwork-cli --no-default-features --features "$feature" -- --deny warnings
 done
