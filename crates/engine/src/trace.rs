@@ -1,5 +1,5 @@
 //! The trace: what submitters and workers record of their items, and how it is read. The records are
-//! in [`words::trace`](crate::words::trace).
+//! in `words::trace`.
 
 use crate::engine::Engine;
 use crate::words::dump::Function;

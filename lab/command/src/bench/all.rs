@@ -79,7 +79,7 @@ const STEPS: &[Step] = &[
     ),
     step("scope", ("scope", 20), ("scope --quick --samples 1", 2)),
     step("nested", ("nested --rivals", 10), ("nested --rivals --samples 1", 2)),
-    step("open", ("open --rivals", 1_200), ("open --rivals --quick", 32)),
+    step("open", ("open --rivals", 1_440), ("open --rivals --quick", 38)),
     step(
         "blocking",
         ("blocking --rivals", 600),

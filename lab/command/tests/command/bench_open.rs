@@ -53,7 +53,8 @@ const REST: [&str; 6] =
 fn every_runner_has_each_metric_and_the_limit_its_percentiles() {
     let (table, records) = run(&["--case", "uniform-60", "--rivals"]);
     let metrics = metrics(&records);
-    let own = ["default", "system", "cpu", "spawn", "execute"].map(|variant| ("uwork", variant));
+    let own = ["default", "system", "numa", "cache", "cpu", "spawn", "execute"];
+    let own = own.map(|variant| ("uwork", variant));
     let rivals = ["tokio", "tokio-blocking", "rayon", "crossbeam", "async-executor"];
     let rivals = rivals.into_iter().chain(["limit", "limit+gen"]);
     let runners: BTreeSet<_> = own.into_iter().chain(rivals.map(|rival| (rival, ""))).collect();
@@ -100,7 +101,7 @@ fn bad_input_is_refused_in_a_line_that_says_what_is_allowed() {
     for (args, words) in [
         (["--case", "bimodal"], "bimodal-30, bimodal-60, bimodal-80, heavy-60, uniform-60, sleep"),
         (["--runner", "bare"], "uwork, tokio, tokio-blocking, rayon, crossbeam, async-executor"),
-        (["--variant", "cache"], "default, system, cpu, spawn, execute"),
+        (["--variant", "smt"], "default, system, numa, cache, cpu, spawn, execute"),
         (["--generators", "2"], "--generators '2' does not exist: allowed are 1, cpus"),
         (["--seconds", "0"], "from 1 to 3600"),
         (["--samples", "0"], "from 1 to 1000"),
