@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the steps from a fresh checkout to a green test run: those that each change needs, or with FULL=1 all. A failure does not stop the other steps; the summary and
-# the exit code report it. Each step is a script: to repeat a step, run ci/STEP.sh.
+# Runs the steps from a fresh checkout to a green test run: those that each change needs, or with FULL=1 all. A failure
+# does not stop the other steps; the summary and the exit code report it. Each step is a script: to repeat a step, run
+# ci/STEP.sh.
 #
 # The last lines name each test that failed, and after them each that failed and passed when it was repeated
 # ("flaky: NAME"; ci/known-flakes.txt has those with a known cause). However this script ends, nothing that it has
@@ -18,7 +19,7 @@ readonly DISK_KIB_MIN=$((5 * 1024 * 1024))
 # waits and a C compiler use one CPU each; the other lanes then use the rest.
 readonly LANES=("fmt tidy clippy test doc package" ${FULL:+"loom stress sanitizers"} "capi${FULL:+ lab}")
 # Steps that run by themselves check all that they can.
-[ -n "${FULL:-}" ] || export UWORK_QUICK=1
+if [ -n "${FULL:-}" ]; then unset UWORK_QUICK; else export UWORK_QUICK=1; fi
 # Then, beside nothing else.
 readonly ALONE=storms
 readonly STEPS="deps ${LANES[*]} $ALONE"

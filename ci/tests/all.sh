@@ -116,6 +116,19 @@ END
 ends 1
 ends_with '== what failed' '== summary' 'fmt: FAILED: fmt-0' 'storms: FAILED: storms-0'
 
+# What each change needs, and with FULL=1 everything, also for the steps that are in both.
+begin
+plant clippy capi <<<'echo "quick: ${UWORK_QUICK:-no}"'
+FULL='' ends 0
+[ "$(grep -cx 'quick: 1' text)" = 2 ] || complain "the steps are not told to be quick"
+! grep -qE '^(loom|stress|sanitizers|lab) ' text || complain "a step of FULL=1 has run"
+begin
+plant clippy capi <<<'echo "quick: ${UWORK_QUICK:-no}"'
+UWORK_QUICK=1 ends 0
+# `sanitizers` is ci/capi.sh, too.
+[ "$(grep -cx 'quick: no' text)" = 3 ] || complain "steps of FULL=1 were quick"
+[ "$(grep -cE '^(loom|stress|sanitizers|lab) .* ok$' text)" = 4 ] || complain "a step of FULL=1 has not run"
+
 # With CI set, only what is missing may be left out.
 begin
 plant names-left-out <<<'echo chromium,perf'

@@ -9,13 +9,11 @@ use crate::fault::{Error, Fault, Remedy};
 use crate::policy::Deliveries;
 use crate::scripts::{SCRIPTS, call};
 use crate::server::Server;
-use crate::stat::{ConsumerStat, consumers};
+use crate::stat::{ConsumerStat, QUARANTINE, consumers};
 use crate::wire::Wire;
 
 /// Bytes of an id or a handler's name that are kept.
 const VALUE_MAX: usize = 200;
-/// The consumer of entries in quarantine, as the scripts name it.
-const QUARANTINE: &str = "quarantine";
 
 /// A job that a consumer holds: it runs, or waits in the consumer's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -58,8 +58,8 @@ pub struct Stat {
     pub unread: Vec<(String, Error)>,
 }
 
-/// The consumer of entries that are in quarantine.
-const QUARANTINE: &str = "quarantine";
+/// The consumer of entries in quarantine, as the scripts name it.
+pub(crate) const QUARANTINE: &str = "quarantine";
 /// The consumer of entries that were released from quarantine, or by a consumer that has stopped.
 const RELEASED: &str = "released";
 

@@ -110,7 +110,7 @@ link() {
     local output=$1 source=$2 used built
     shift 2
     # The part `debug` runs what `plain` has built.
-    built=$out/built-$(echo "$cc" "$source" "$@" "${libs[@]}" | md5sum | cut -d ' ' -f 1)
+    built=$out/built-$({ echo "$cc" "$@" "${libs[@]}" && cat "$source"; } | md5sum | cut -d ' ' -f 1)
     [ -e "$built" ] ||
         "$cc" -O1 -g "${strict[@]}" "${includes[@]}" "$@" -MMD -MF "$built.d" -o "$built" "$source" "${libs[@]}" || return
     ln -f "$built" "$out/$output"

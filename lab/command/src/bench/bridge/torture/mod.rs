@@ -4,7 +4,7 @@
 //!
 //! The settings are the defaults (5 attempts, heartbeat 10 s). The servers are a plain one with
 //! `appendfsync always`, and a cluster of three masters with a replica each; each has four consumers.
-//! Each second a consumer is killed or stopped beyond its heartbeat, or connections to one of the servers are
+//! Twice a second a consumer is killed or stopped beyond its heartbeat, or connections to one of the servers are
 //! cut. Every 20 s one of four follows, each every 80 s: a master is killed, the server's clock jumps by minutes,
 //! a master is stopped, the server restarts. 2 to 10 poisonous jobs kill their consumer. `--seed` repeats the
 //! schedule.

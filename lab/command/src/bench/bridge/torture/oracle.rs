@@ -227,9 +227,7 @@ impl Disturbance {
             Victim::Side(side) => side == Jobs::side(before.job) && meets_before,
             Victim::Consumer(of) => {
                 let is_away = matches!(self.cause, Cause::Stop | Cause::Stall);
-                let side = Jobs::side(before.job);
-                let is_elsewhere = matches!(self.cause, Cause::Cut(of) if of != side);
-                (of == before.consumer && meets_before && !is_elsewhere)
+                (of == before.consumer && meets_before)
                     || (is_away && of == next.consumer && meets_next)
             }
         }
@@ -415,12 +413,10 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_explains_runs_of_its_own_consumer_and_server_only() {
+    fn a_cut_explains_runs_of_its_own_consumer_only() {
         let [first, second] = [0, 1].map(Victim::Consumer);
         for (victim, side, job, count) in [
             (first, Side::Plain, 2, 0),
-            (first, Side::Plain, 3, 1),
-            (first, Side::Cluster, 2, 1),
             (first, Side::Cluster, 3, 0),
             (second, Side::Plain, 2, 1),
             (second, Side::Cluster, 3, 1),

@@ -61,8 +61,8 @@ pub(super) struct Schedule {
     pub(super) blows: Vec<(Duration, Blow)>,
 }
 
-/// The time between two hits, in milliseconds.
-const HIT_MS: (u64, u64) = (300, 1_700);
+/// The time between two hits, in milliseconds. Each of eight consumers is hit about every four seconds.
+const HIT_MS: (u64, u64) = (150, 850);
 /// Stops, beyond the heartbeat of 10 s.
 const STOP_MS: (u64, u64) = (11_000, 15_000);
 /// The time between two blows.
