@@ -22,7 +22,7 @@
 //! claim: 0 free
 //!                                          give: 1 free, sees that 1 waits
 //!                                          freed + 1
-//! sleep while freed == seen: returns       wake: nobody sleeps yet
+//! sleep while freed == seen: returns       wake: no thread sleeps
 //! claim: takes the place
 //! ```
 //!
