@@ -131,30 +131,37 @@ mod tests {
         verdicts(&GroupOutcome { title, outcomes, ratio_to: RatioTo::FastestRival })
     }
 
+    /// A verdict about the default scope, before that about `system` in the same figure.
+    fn beside_system(of_default: &str, metric: Metric) -> String {
+        let name = metric.title;
+        format!(
+            "{of_default}\ntarget scope system over default: at most 1.1: {name} 0.94, reached\n"
+        )
+    }
+
     #[test]
     fn the_lowest_bound_decides() {
+        let (p90, p99) = (SOJOURN[1], SOJOURN[2]);
+        let rival = "target p90 us: at most 126 (1.05 x the best rival): 160, missed";
         let all = [&OWN[..], &RIVALS].concat();
+        assert_eq!(of("burst", p90, &all), beside_system(rival, p90));
+        let system = "target p90 us: at most 158 (1.05 x system): 160, missed";
+        let without_best = [&OWN[..], &RIVALS[1..]].concat();
+        assert_eq!(of("burst", p90, &without_best), beside_system(system, p90));
         assert_eq!(
-            of("burst", SOJOURN[1], &all),
-            "target p90 us: at most 126 (1.05 x the best rival): 160, missed\n"
-        );
-        assert_eq!(
-            of("burst", SOJOURN[1], &[&OWN[..], &RIVALS[1..]].concat()),
-            "target p90 us: at most 158 (1.05 x system): 160, missed\n"
-        );
-        assert_eq!(
-            of("burst", SOJOURN[2], &[&OWN[..1], &RIVALS[1..]].concat()),
+            of("burst", p99, &[&OWN[..1], &RIVALS[1..]].concat()),
             "target p99 us: at most 180 (1.3 x the limit + 50 us): 160, reached\n"
         );
     }
 
     #[test]
     fn sleeping_items_and_cpu_time_have_bounds_of_their_own() {
+        let (p50, p99) = (SOJOURN[0], SOJOURN[2]);
         let all = [&OWN[..], &RIVALS].concat();
-        let system = "target p50 us: at most 158 (1.05 x system): 160, missed\n";
-        assert_eq!(of(SLEEPS, SOJOURN[0], &all), system);
-        let rival = "target p99 us: at most 60 (0.5 x the best rival): 160, missed\n";
-        assert_eq!(of(SLEEPS, SOJOURN[2], &all), rival);
+        let system = "target p50 us: at most 158 (1.05 x system): 160, missed";
+        assert_eq!(of(SLEEPS, p50, &all), beside_system(system, p50));
+        let rival = "target p99 us: at most 60 (0.5 x the best rival): 160, missed";
+        assert_eq!(of(SLEEPS, p99, &all), beside_system(rival, p99));
         let cpu = "target CPU s: at most 132.000 (1.1 x the best rival): 160.000, missed\n";
         assert_eq!(of("burst", CPU, &[&OWN[..], &RIVALS[..2]].concat()), cpu);
     }
